@@ -1,0 +1,9 @@
+# The tests by layer; tests/LAYER/test_NAME.c tests LAYER/NAME.c.
+policy_TESTS :=
+ledger-client_TESTS :=
+dns_TESTS :=
+proxy_TESTS :=
+sidecar_TESTS :=
+REPLAY_TESTS :=
+FAULT_TESTS :=
+FUZZ_TARGETS :=
