@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PROXY_HTTP_H
+#define PROXY_HTTP_H
+
+#include "policy/addr.h"
+#include "policy/host.h"
+#include "policy/span.h"
+#include "policy/verdict.h"
+
+/*
+ * HTTP/1.1 heads and bodies, strict (RFC 9110, 9112, 9931): what two parsers
+ * could read in two ways is refused.  No allocation, no I/O; the control
+ * plane uses the same code.
+ */
+
+#define HTTP_HEAD_MAX_BYTES 65536u
+#define HTTP_FIELDS_MAX 128u
+
+struct http_field {
+	struct span name;	/* as sent */
+	struct span value;	/* without surrounding blanks */
+};
+
+enum http_method {
+	HTTP_OTHER = 0,		/* a token that we do not know: forwarded */
+	HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_PUT, HTTP_DELETE, HTTP_OPTIONS,
+	HTTP_PATCH, HTTP_CONNECT, HTTP_TRACE, HTTP_PRI,
+};
+
+enum http_form { HTTP_ORIGIN, HTTP_ABSOLUTE, HTTP_AUTHORITY, HTTP_ASTERISK };
+
+/* How the end of a body is found. */
+enum http_body {
+	HTTP_BODY_NONE = 0,
+	HTTP_BODY_LENGTH,
+	HTTP_BODY_CHUNKED,
+	HTTP_BODY_CLOSE,	/* responses only: until the connection ends */
+};
+
+/* The place that a request is for: a name or an address literal. */
+struct http_target {
+	bool is_addr;
+	struct host host;
+	struct addr addr;
+	uint16_t port;
+};
+
+/* Spans point into the head that was parsed. */
+struct http_request {
+	enum http_method method;
+	enum http_form form;
+	struct span method_text;
+	struct span target;	/* as sent */
+	struct span path;	/* path and query to send in origin form */
+	struct http_target to;	/* from target, or Host in origin form */
+	unsigned minor;		/* HTTP/1.minor */
+	struct http_field fields[HTTP_FIELDS_MAX];
+	size_t n_fields;
+	enum http_body body;
+	uint64_t length;	/* of HTTP_BODY_LENGTH */
+	bool keep_alive;
+	bool expect_continue;
+	struct span upgrade;	/* the Upgrade field when Connection names it */
+	struct span credential;	/* the Proxy-Authorization value, or empty */
+	size_t head_bytes;	/* with the empty line */
+};
+
+/*
+ * `stream` is all that was received since the end of the message before.
+ * Scanning resumes at *scanned (0 at first), so costs are linear.
+ * `default_port` fills an authority without a port (80 for http://; a CONNECT
+ * without a port is refused).  PARSE_BAD sets *why (HEAD_MALFORMED,
+ * HEAD_TOO_LARGE, FRAMING, METHOD, VERSION, TARGET, HOST_MISMATCH,
+ * NAME_MALFORMED, ADDRESS_LITERAL, UPGRADE, EXPECTATION).  One empty line
+ * before the request line is skipped (RFC 9112 2.2).
+ */
+MUST_USE enum parse http_request_parse(struct span stream, size_t *scanned,
+    uint16_t default_port, struct http_request *out, enum reason *why);
+
+/* True when these bytes can still become an HTTP/1 request line. */
+bool http_looks_like_request(struct span stream);
+
+struct http_response {
+	unsigned status;
+	unsigned minor;
+	struct span reason;
+	struct http_field fields[HTTP_FIELDS_MAX];
+	size_t n_fields;
+	enum http_body body;
+	uint64_t length;
+	bool keep_alive;
+	struct span upgrade;
+	size_t head_bytes;
+};
+
+/* `method` is that of the request answered (HEAD and CONNECT have no body).
+ * PARSE_BAD sets *why (UPSTREAM_MALFORMED, HEAD_TOO_LARGE, FRAMING). */
+MUST_USE enum parse http_response_parse(struct span stream, size_t *scanned,
+    enum http_method method, struct http_response *out, enum reason *why);
+
+/*
+ * Walks a chunked body (RFC 9112 7.1) with trailers, byte-exact: what it
+ * passes can be sent on as it is.  Embedded; zero it before use.
+ */
+struct http_chunks {
+	uint8_t state;
+	uint8_t digits;
+	uint32_t line;		/* bytes of the current line */
+	uint32_t trailer;	/* bytes of the trailer section */
+	uint64_t left;
+};
+/*
+ * How many of the bytes belong to the body goes to *used.  PARSE_MORE: all
+ * of them and more to come; PARSE_DONE: the body ends after *used bytes;
+ * PARSE_BAD: nothing after *used may be forwarded.
+ */
+MUST_USE enum parse http_chunks_feed(struct http_chunks *c,
+    struct span bytes, size_t *used);
+
+/* First field of that name, case-blind; NULL when absent. */
+const struct http_field *http_field_find(const struct http_field *fields,
+    size_t n, const char *name);
+
+/*
+ * True when a proxy must not pass this field on: Connection and what it
+ * lists, Keep-Alive, Proxy-*, TE, Trailer stays, Upgrade, Host (regenerated)
+ * (RFC 9110 7.6.1).  Transfer-Encoding and Content-Length are kept.
+ */
+bool http_field_is_hop(const struct http_field *f,
+    const struct http_field *fields, size_t n);
+
+/*
+ * Write the head to send upstream: origin form, Host first, hop-by-hop
+ * fields removed, Via added (RFC 9110 7.6.3), Upgrade kept only when
+ * `upgrade`.  Returns the length, or 0 when out[size] is too small
+ * (head_bytes + 512 is always enough).
+ */
+size_t http_request_write(const struct http_request *rq, bool upgrade,
+    uint8_t *out, size_t size);
+/* The same for the way down; `close` adds Connection: close. */
+size_t http_response_write(const struct http_response *rs, bool close,
+    bool upgrade, uint8_t *out, size_t size);
+
+/* "user:password" of a Basic credential (RFC 7617) into buf; false when it
+ * is none or too long.  The spans point into buf. */
+MUST_USE bool http_basic(struct span credential, uint8_t *buf, size_t size,
+    struct span *user, struct span *password);
+
+#endif
