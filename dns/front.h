@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef DNS_FRONT_H
+#define DNS_FRONT_H
+
+#include <event2/event.h>
+
+#include "dns/ask.h"
+#include "dns/resolve.h"
+#include "ledger-client/count.h"
+#include "ledger-client/emit.h"
+#include "policy/decide.h"
+
+/*
+ * The resolver that the workload sees: DNS over UDP and TCP (RFC 1035, 7766)
+ * on sockets that the parent made.  Policy comes before lookup; answers come
+ * from the same cache that engines are answered from, and are pinned before
+ * they leave.
+ */
+struct front;
+
+struct front_settings {
+	bool ipv6_drop;		/* AAAA is answered without data */
+	bool transparent;	/* TPROXY: reply from the address asked */
+	unsigned tcp_max;	/* connections, default 256 */
+	unsigned tcp_idle_ms;	/* default 10000 */
+	unsigned pending_max;	/* open questions, default 4096 */
+};
+
+/* Everything is borrowed and outlives the front. */
+struct front_parts {
+	struct event_base *base;
+	struct resolve *resolve;
+	struct pins *pins;
+	struct emit *emit;
+	struct counts *counts;
+	const char *listener;	/* its name, for the cell */
+};
+
+MUST_USE int front_new(struct front **out, const struct front_settings *s,
+    const struct front_parts *parts);
+void front_free(struct front *f);
+/* Add a bound UDP or a listening TCP socket (owned from here on). */
+MUST_USE int front_add_udp(struct front *f, int fd);
+MUST_USE int front_add_tcp(struct front *f, int fd);
+/* One pointer swap; NULL: everything is refused. */
+void front_set_policy(struct front *f, const struct policy *p);
+
+/* An engine's SEQPACKET: questions are judged, resolved, pinned, answered.
+ * Owned from here on; closes itself at EOF. */
+MUST_USE int front_add_engine(struct front *f, int fd);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LEDGER_CLIENT_COUNT_H
+#define LEDGER_CLIENT_COUNT_H
+
+#include "policy/verdict.h"
+
+/*
+ * Counters in shared memory: one memfd, one column for each producer
+ * process, so that writing needs no lock and a dead producer's column can be
+ * told apart.  The names are closed enums: nothing a client chooses is a
+ * label.
+ *
+ * X(name, family, kind, help)   kind: COUNTER or GAUGE (what is open now;
+ * zeroed when its engine dies)
+ */
+#define COUNT_LIST(X) \
+X(CONNECTIONS_OPEN, "connections_open", GAUGE, "Client connections open") \
+X(UPSTREAM_OPEN, "upstream_open", GAUGE, "Upstream connections open") \
+X(ACCEPTED, "accepted_total", COUNTER, "Client connections accepted") \
+X(ALLOWED, "allowed_total", COUNTER, "Decisions to allow") \
+X(REPORTED, "reported_total", COUNTER, "Allowed, would be denied") \
+X(BYTES_UP, "upstream_bytes_total", COUNTER, "Bytes from clients relayed") \
+X(BYTES_DOWN, "client_bytes_total", COUNTER, "Bytes to clients relayed") \
+X(DNS_QUESTIONS, "dns_questions_total", COUNTER, "DNS questions received") \
+X(DNS_UPSTREAM, "dns_upstream_total", COUNTER, "DNS questions sent up") \
+X(DNS_CACHE_HITS, "dns_cache_hits_total", COUNTER, "DNS answers from cache") \
+X(ACCEPT_PAUSES, "accept_pauses_total", COUNTER, \
+    "Times accepting paused for want of descriptors") \
+X(RECORDS_LOST, "records_lost_total", COUNTER, "Records lost, see gap") \
+X(RECORDS, "records_total", COUNTER, "Records written") \
+X(RECORD_ERRORS, "record_errors_total", COUNTER, "Failed writes of records")
+
+enum count {
+#define X(name, family, kind, help) COUNT_##name,
+	COUNT_LIST(X)
+#undef X
+	COUNT_N
+};
+
+#define COUNT_COLUMNS 80u	/* engines and the other producers */
+
+struct counts;
+
+/* The memfd (parent); fd or -errno. */
+MUST_USE int count_create(void);
+/* Map it; column < COUNT_COLUMNS is the one written by this process. */
+MUST_USE int count_open(struct counts **out, int fd, unsigned column);
+void count_close(struct counts *c);
+
+void count_add(struct counts *c, enum count what, int64_t n);
+/* Denials by reason. */
+void count_denied(struct counts *c, enum reason r);
+
+/* Sums over all columns. */
+int64_t count_sum(const struct counts *c, enum count what);
+int64_t count_denied_sum(const struct counts *c, enum reason r);
+
+/* A column's gauges to zero: its process died (parent). */
+void count_forget(struct counts *c, unsigned column);
+
+/* All families as Prometheus text 0.0.4, or OpenMetrics 1.0.0 (with # EOF
+ * left to the caller).  Returns bytes written, 0 when out is too small. */
+size_t count_text(const struct counts *c, bool openmetrics, char *out,
+    size_t size);
+
+#endif
