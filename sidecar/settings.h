@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIDECAR_SETTINGS_H
+#define SIDECAR_SETTINGS_H
+
+#include <sys/types.h>
+
+#include "dns/front.h"
+#include "proxy/proxy.h"
+
+/*
+ * penstock.yaml in its typed form: plain data without pointers, so that it
+ * travels inside the compiled image (policy_settings) from the compile role
+ * to every other.
+ */
+#define SETTINGS_VERSION 1u
+#define SETTINGS_LISTENERS_MAX 32u
+#define SETTINGS_PATH_BYTES 256u
+#define SETTINGS_INBOUND_MAX 32u
+
+enum settings_mode {
+	MODE_SHARED = 0, MODE_GATEWAY, MODE_ISOLATED, MODE_COOPERATIVE,
+};
+
+struct settings_listener {
+	char name[32];
+	enum listen_kind kind;
+	struct endpoint at;
+	bool credential;
+};
+
+struct settings {
+	uint32_t version;
+	uint32_t size;			/* sizeof(struct settings) */
+	enum settings_mode mode;
+	struct settings_listener listeners[SETTINGS_LISTENERS_MAX];
+	uint32_t n_listeners;
+	struct endpoint dns[4];		/* where the front listens */
+	uint32_t n_dns;
+	char interfaces[8][16];		/* gateway: the agents' side */
+	uint32_t n_interfaces;
+	bool ipv6_drop;
+	uint16_t inbound[SETTINGS_INBOUND_MAX];
+	uint32_t n_inbound;
+	struct proxy_limits limits;
+	uint32_t engines;		/* 0: as many as cores */
+	uint32_t ring_bytes;		/* of each producer */
+	char admin[SETTINGS_PATH_BYTES];	/* address:port | unix:PATH */
+	char ledger_dir[SETTINGS_PATH_BYTES];	/* empty: stdout */
+	uid_t uid_engine, uid_resolver, uid_recorder, uid_admin, uid_compile;
+	uint32_t drain_timeout_ms;
+	uint8_t log_level;
+	bool accept_shared_segment;
+	char instance[64];
+};
+
+#endif
