@@ -145,6 +145,12 @@ corpus: $(B)/tests/corpus/corpus
 	$(Q)test -n "$(CORPUS)" || { echo 'corpus: say where: make corpus CORPUS=DIR' >&2; exit 2; }
 	$(Q)tests/run-corpus $(B)/tests/corpus/corpus "$(CORPUS)"
 
+# The load generator of bench/relay.
+$(B)/bench/load: bench/load.c
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $<
+
 layers:
 	$(Q)tests/check-layers
 
