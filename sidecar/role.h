@@ -4,13 +4,17 @@
 
 #include <event2/event.h>
 
+#include "ledger-client/count.h"
+#include "ledger-client/emit.h"
 #include "policy/policy.h"
+#include "proxy/limit.h"
+#include "sidecar/ipc.h"
 #include "sidecar/settings.h"
 
 /*
- * What every role is handed when it starts: its index, its socket to the
- * parent, and the descriptors and memory that its kind needs.  A role file
- * is the event loop of one kind of process and nothing else.
+ * A role is a process that the parent made by executing the program again.
+ * What it needs is given to it, descriptor by descriptor, before it runs; a
+ * role file is the event loop of one kind of process and nothing else.
  */
 enum role_kind {
 	ROLE_PARENT = 0, ROLE_COMPILE, ROLE_RESOLVER, ROLE_ENGINE,
@@ -19,5 +23,104 @@ enum role_kind {
 };
 
 const char *role_word(enum role_kind k);
+
+/* Each producer of records and counts has a column of its own. */
+#define COLUMN_PARENT 0u
+#define COLUMN_RESOLVER 1u
+#define COLUMN_RECORDER 2u
+#define COLUMN_ADMIN 3u
+#define COLUMN_ENGINE 4u	/* and the following LIMIT_ENGINES_MAX */
+#define COLUMNS (COLUMN_ENGINE + LIMIT_ENGINES_MAX)
+
+/* What a descriptor is for. */
+enum give {
+	GIVE_NONE = 0,
+	GIVE_POLICY,		/* the image; a later one replaces it */
+	GIVE_RING,		/* producer: its own; recorder: index=column */
+	GIVE_STATE,		/* the recorder's state page */
+	GIVE_WAKE,		/* eventfd that wakes the recorder */
+	GIVE_COUNTS,
+	GIVE_LIMITS,
+	GIVE_HEALTH,		/* struct health (admin: read-only) */
+	GIVE_LISTENER,		/* engine: index in settings.listeners;
+				 * admin: its listening socket */
+	GIVE_DNS_UDP, GIVE_DNS_TCP,
+	GIVE_PINS,		/* from the resolver, then to the engines */
+	GIVE_ASK,		/* SEQPACKET resolver <-> engine, by engine */
+	GIVE_LEDGER_DIR,	/* recorder: where to write; absent: stdout */
+	GIVE_CONFIG_DIR,	/* compile */
+	GIVE_KINDS,
+};
+
+/* How a descriptor is handed over. */
+struct ipc_give {
+	uint32_t what;		/* enum give */
+	uint32_t index;
+	uint32_t column;	/* of the role that gets it */
+	uint32_t flags;		/* GIVE_CONFIG_DIR: struct compile_order */
+	uint64_t number;	/* engine: first connection id */
+	char text[512];		/* GIVE_CONFIG_DIR: file name */
+};
+
+/* What came in one hand-over. */
+struct gift {
+	enum give what;
+	unsigned index;
+	int fd;			/* -1: taken */
+};
+#define GIFTS_MAX 256u
+
+struct role;
+
+/* What a kind of role does.  Calls come from the event loop, but for start. */
+struct role_ops {
+	/* Before confinement is complete (files can be opened, nothing from
+	 * outside was read): take the gifts, make the parts, add events.
+	 * 0 or -errno: then the process ends with a log line. */
+	int (*start)(struct role *r);
+	/* A new policy is in r->policy; the old one is freed afterwards. */
+	void (*policy)(struct role *r, const struct policy *old);
+	/* A descriptor that came later; owned by the callee. */
+	void (*gift)(struct role *r, enum give what, unsigned index, int fd);
+	/* IPC_DRAIN, IPC_STOP or IPC_REOPEN. */
+	void (*order)(struct role *r, enum ipc_type order);
+};
+
+struct role {
+	enum role_kind kind;
+	unsigned column;
+	unsigned index;			/* engine: its number from 0 */
+	uint64_t number;		/* engine: first connection id */
+	int parent;			/* SEQPACKET, non-blocking */
+	struct event_base *base;
+	struct event *from_parent;
+	const struct role_ops *ops;
+	struct settings settings;	/* copied from the policy image */
+	struct policy *policy;		/* NULL until given */
+	void *image;
+	size_t image_bytes;
+	struct emit *emit;		/* NULL where there is no ring */
+	struct counts *counts;
+	struct gift gifts[GIFTS_MAX];
+	size_t n_gifts;
+	void *self;			/* the role's own state */
+};
+
+/* The first gift of that kind and index: its descriptor, the caller's from
+ * here on; -1 when there is none. */
+int role_take(struct role *r, enum give what, unsigned index);
+
+/* Hand a descriptor to the parent (GIVE_PINS). */
+MUST_USE int role_send_fd(struct role *r, enum give what, int fd);
+MUST_USE int role_send(struct role *r, enum ipc_type type);
+
+/* Leave the event loop; the process then ends with status 0. */
+void role_end(struct role *r);
+
+extern const struct role_ops resolver_ops, engine_ops, recorder_ops,
+    admin_ops;
+
+/* The internal entry "penstock role NAME": descriptor 3 is the parent. */
+int role_main(int argc, char **argv);
 
 #endif

@@ -51,6 +51,29 @@ struct settings {
 	uint8_t log_level;
 	bool accept_shared_segment;
 	char instance[64];
+	/* RUNEWARD_DNS_RESOLVERS: instead of the policy's, when given */
+	struct endpoint resolvers[POLICY_RESOLVERS_MAX];
+	uint32_t n_resolvers;
+	bool enforcing;			/* false: cooperative, or a cell reports */
 };
+
+/* One uid for a role that keeps the parent's. */
+#define SETTINGS_UID_KEEP ((uid_t)-1)
+
+/* Zero, then what stands when a key is absent, for this mode. */
+void settings_default(struct settings *s, enum settings_mode mode);
+
+/* The settings inside a policy image; false when they are of another version
+ * or out of bounds. */
+MUST_USE bool settings_from(struct settings *out, const struct policy *p);
+
+/* shared, gateway, isolated, cooperative. */
+const char *settings_mode_word(enum settings_mode m);
+MUST_USE bool settings_mode_parse(enum settings_mode *out, struct span text);
+
+/* The key of the first difference that needs a new start (mode, listeners,
+ * dns, ...), or NULL. */
+const char *settings_fixed_difference(const struct settings *a,
+    const struct settings *b);
 
 #endif
