@@ -59,7 +59,7 @@ struct ipc_give {
 	uint32_t column;	/* of the role that gets it */
 	uint32_t flags;		/* GIVE_CONFIG_DIR: struct compile_order */
 	uint64_t number;	/* engine: first connection id */
-	char text[512];		/* GIVE_CONFIG_DIR: file name */
+	char text[256];		/* GIVE_CONFIG_DIR: file name */
 };
 
 /* What came in one hand-over. */

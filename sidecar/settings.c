@@ -1,1 +1,198 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/settings.h"
+
+#include <stdio.h>
+
+#define UID_FIRST 1337u		/* as the sidecars that this one replaces */
+
+static void add_listener(struct settings *s, const char *name,
+    enum listen_kind kind, const char *addr, uint16_t port);
+static void add_dns(struct settings *s, const char *addr, uint16_t port);
+
+static const char *const mode_words[] = {
+	[MODE_SHARED] = "shared", [MODE_GATEWAY] = "gateway",
+	[MODE_ISOLATED] = "isolated", [MODE_COOPERATIVE] = "cooperative",
+};
+
+void
+settings_default(struct settings *s, enum settings_mode mode)
+{
+	memset(s, 0, sizeof(*s));
+	s->version = SETTINGS_VERSION;
+	s->size = sizeof(*s);
+	s->mode = mode;
+	s->ipv6_drop = true;
+	s->limits = proxy_limits_default;
+	s->ring_bytes = 1u << 20;
+	s->uid_engine = UID_FIRST;
+	s->uid_resolver = UID_FIRST + 1;
+	s->uid_recorder = UID_FIRST + 2;
+	s->uid_admin = UID_FIRST + 3;
+	s->uid_compile = SETTINGS_UID_KEEP;
+	s->drain_timeout_ms = 30000;
+	s->log_level = 2;
+	s->enforcing = mode != MODE_COOPERATIVE;
+	snprintf(s->admin, sizeof(s->admin), "127.0.0.1:9901");
+	switch (mode) {
+	case MODE_SHARED:
+		add_listener(s, "redirect4", LISTEN_REDIRECT, "127.0.0.1",
+		    15001);
+		add_listener(s, "redirect6", LISTEN_REDIRECT, "::1", 15001);
+		add_listener(s, "explicit", LISTEN_EXPLICIT, "127.0.0.1",
+		    15080);
+		add_dns(s, "127.0.0.1", 15053);
+		add_dns(s, "::1", 15053);
+		break;
+	case MODE_GATEWAY:
+		add_listener(s, "tproxy4", LISTEN_TPROXY, "0.0.0.0", 15001);
+		add_listener(s, "tproxy6", LISTEN_TPROXY, "::", 15001);
+		add_dns(s, "0.0.0.0", 53);
+		add_dns(s, "::", 53);
+		break;
+	case MODE_ISOLATED:
+		add_listener(s, "named-https", LISTEN_NAMED, "0.0.0.0", 443);
+		add_listener(s, "named-http", LISTEN_NAMED, "0.0.0.0", 80);
+		add_listener(s, "explicit", LISTEN_EXPLICIT, "0.0.0.0",
+		    15080);
+		add_dns(s, "0.0.0.0", 53);
+		break;
+	case MODE_COOPERATIVE:
+		add_listener(s, "explicit", LISTEN_EXPLICIT, "127.0.0.1",
+		    15080);
+		break;
+	}
+}
+
+static bool
+endpoint_at(struct endpoint *e, const char *addr, uint16_t port)
+{
+	e->port = port;
+	if (strcmp(addr, "0.0.0.0") == 0) {
+		static const uint8_t zero[4];
+
+		e->addr = addr_from_v4(zero);
+		return true;
+	}
+	return addr_parse(&e->addr, span_str(addr));
+}
+
+static void
+add_listener(struct settings *s, const char *name, enum listen_kind kind,
+    const char *addr, uint16_t port)
+{
+	struct settings_listener *l = &s->listeners[s->n_listeners];
+
+	if (!endpoint_at(&l->at, addr, port))
+		return;
+	snprintf(l->name, sizeof(l->name), "%s", name);
+	l->kind = kind;
+	s->n_listeners++;
+}
+
+static void
+add_dns(struct settings *s, const char *addr, uint16_t port)
+{
+	if (endpoint_at(&s->dns[s->n_dns], addr, port))
+		s->n_dns++;
+}
+
+bool
+settings_from(struct settings *out, const struct policy *p)
+{
+	struct span at = policy_settings(p);
+
+	if (at.len != sizeof(*out))
+		return false;
+	memcpy(out, at.data, sizeof(*out));
+	return out->version == SETTINGS_VERSION &&
+	    out->size == sizeof(*out) &&
+	    out->mode <= MODE_COOPERATIVE &&
+	    out->n_listeners <= SETTINGS_LISTENERS_MAX &&
+	    out->n_dns <= sizeof(out->dns) / sizeof(out->dns[0]) &&
+	    out->n_interfaces <=
+	    sizeof(out->interfaces) / sizeof(out->interfaces[0]) &&
+	    out->n_inbound <= SETTINGS_INBOUND_MAX &&
+	    out->n_resolvers <= POLICY_RESOLVERS_MAX;
+}
+
+const char *
+settings_mode_word(enum settings_mode m)
+{
+	return m <= MODE_COOPERATIVE ? mode_words[m] : "unknown";
+}
+
+bool
+settings_mode_parse(enum settings_mode *out, struct span text)
+{
+	for (unsigned i = 0; i <= MODE_COOPERATIVE; i++)
+		if (span_eq(text, span_str(mode_words[i]))) {
+			*out = (enum settings_mode)i;
+			return true;
+		}
+	return false;
+}
+
+static bool
+same_listeners(const struct settings *a, const struct settings *b)
+{
+	if (a->n_listeners != b->n_listeners)
+		return false;
+	for (uint32_t i = 0; i < a->n_listeners; i++) {
+		const struct settings_listener *x = &a->listeners[i];
+		const struct settings_listener *y = &b->listeners[i];
+
+		if (strcmp(x->name, y->name) != 0 || x->kind != y->kind ||
+		    !endpoint_eq(&x->at, &y->at) ||
+		    x->credential != y->credential)
+			return false;
+	}
+	return true;
+}
+
+static bool
+same_dns(const struct settings *a, const struct settings *b)
+{
+	if (a->n_dns != b->n_dns)
+		return false;
+	for (uint32_t i = 0; i < a->n_dns; i++)
+		if (!endpoint_eq(&a->dns[i], &b->dns[i]))
+			return false;
+	return true;
+}
+
+const char *
+settings_fixed_difference(const struct settings *a, const struct settings *b)
+{
+	if (a->mode != b->mode)
+		return "mode";
+	if (!same_listeners(a, b))
+		return "listeners";
+	if (!same_dns(a, b))
+		return "dns";
+	if (a->n_interfaces != b->n_interfaces || memcmp(a->interfaces,
+	    b->interfaces, sizeof(a->interfaces)) != 0)
+		return "interfaces";
+	if (a->n_inbound != b->n_inbound ||
+	    memcmp(a->inbound, b->inbound, sizeof(a->inbound)) != 0)
+		return "inbound";
+	if (a->ipv6_drop != b->ipv6_drop)
+		return "ipv6";
+	if (memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0)
+		return "limits";
+	if (a->engines != b->engines)
+		return "engines";
+	if (a->ring_bytes != b->ring_bytes)
+		return "ledger.ring_bytes";
+	if (strcmp(a->ledger_dir, b->ledger_dir) != 0)
+		return "ledger.dir";
+	if (strcmp(a->admin, b->admin) != 0)
+		return "admin";
+	if (a->uid_engine != b->uid_engine ||
+	    a->uid_resolver != b->uid_resolver ||
+	    a->uid_recorder != b->uid_recorder ||
+	    a->uid_admin != b->uid_admin)
+		return "users";
+	if (strcmp(a->instance, b->instance) != 0)
+		return "instance";
+	return NULL;
+}

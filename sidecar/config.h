@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIDECAR_CONFIG_H
+#define SIDECAR_CONFIG_H
+
+#include "policy/policy.h"
+#include "policy/problem.h"
+#include "sidecar/settings.h"
+
+/*
+ * penstock.yaml, read by its schema (penstock.yaml(5)): the settings and the
+ * list of cells with the names of their policy files.  Environment variables
+ * that count as configuration are read here and nowhere else.
+ */
+#define CONFIG_FILES_MAX 16u	/* policy files of one cell */
+#define CONFIG_BYTES_MAX (1u << 20)
+
+/* What of the environment and the command line counts; NULL: not set. */
+struct config_env {
+	const char *cell;		/* PENSTOCK_CELL */
+	const char *labels;		/* PENSTOCK_LABELS */
+	const char *egress_policy;	/* RUNEWARD_EGRESS_POLICY */
+	const char *dns_resolvers;	/* RUNEWARD_DNS_RESOLVERS */
+	bool accept_shared_segment;	/* --accept-risk shared-segment */
+};
+
+struct config_env config_env_read(void);
+
+struct config_cell {
+	struct place at;
+	char id[POLICY_ID_BYTES];
+	struct cell_label labels[POLICY_LABELS_MAX];
+	size_t n_labels;
+	struct cell_from from;
+	bool has_from;
+	char *files[CONFIG_FILES_MAX];	/* beneath the configuration's
+					 * directory; owned */
+	size_t n_files;
+};
+
+struct config {
+	struct settings settings;
+	struct config_cell *cells;
+	size_t n_cells;
+	char *egress_policy;	/* RUNEWARD_EGRESS_POLICY as a policy file's
+				 * text, for the only cell; or NULL */
+};
+
+/*
+ * Read the text.  All problems go to `ps`; NULL when one of them is an error.
+ * `file` is borrowed for the life of the problems.
+ */
+MUST_USE struct config *config_load(const char *file, struct span text,
+    const struct config_env *env, struct problems *ps);
+void config_free(struct config *c);
+
+/* The text that stands for a missing file when RUNEWARD_EGRESS_POLICY is the
+ * whole configuration. */
+extern const char config_sidecar_text[];
+
+#endif
