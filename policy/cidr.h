@@ -5,8 +5,9 @@
 #include "policy/addr.h"
 
 /*
- * The index from prefixes to rules, inside an image: a path-compressed
- * binary trie without pointers.  A lookup visits the nodes on one path.
+ * The index from prefixes to rules, inside an image: entries sorted by
+ * length and base.  A lookup is one binary search for each prefix length in
+ * use, longest first.
  */
 struct cidr_builder;
 MUST_USE struct cidr_builder *cidr_builder_new(void);

@@ -39,7 +39,8 @@ struct yaml;
  */
 MUST_USE struct yaml *yaml_parse(const char *file, struct span text,
     struct problems *ps);
-void yaml_free(struct yaml *y);
+/* Not yaml_free: libyaml has a function of that name. */
+void yaml_close(struct yaml *y);
 const struct yaml_node *yaml_root(const struct yaml *y);
 
 /* The value of a key of a mapping, or NULL. */

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "policy/addr.h"
+
+static enum addr_class
+class_of(const char *text)
+{
+	struct addr a, j;
+
+	assert_true(addr_parse(&a, span_str(text)));
+	j = addr_judged(&a, NULL, 0);
+	return addr_class(&j);
+}
+
+static void
+special_use_ranges_have_their_class(void **state)
+{
+	(void)state;
+	assert_int_equal(class_of("8.8.8.8"), ADDR_PUBLIC);
+	assert_int_equal(class_of("10.1.2.3"), ADDR_PRIVATE);
+	assert_int_equal(class_of("172.31.255.255"), ADDR_PRIVATE);
+	assert_int_equal(class_of("172.32.0.1"), ADDR_PUBLIC);
+	assert_int_equal(class_of("100.127.0.1"), ADDR_PRIVATE);
+	assert_int_equal(class_of("127.9.9.9"), ADDR_LOOPBACK);
+	assert_int_equal(class_of("0.0.0.0"), ADDR_UNSPECIFIED);
+	assert_int_equal(class_of("169.254.169.254"), ADDR_METADATA);
+	assert_int_equal(class_of("169.254.1.1"), ADDR_LINK_LOCAL);
+	assert_int_equal(class_of("198.19.255.255"), ADDR_BENCHMARK);
+	assert_int_equal(class_of("203.0.113.9"), ADDR_DOCUMENTATION);
+	assert_int_equal(class_of("224.0.0.1"), ADDR_MULTICAST);
+	assert_int_equal(class_of("255.255.255.255"), ADDR_MULTICAST);
+	assert_int_equal(class_of("250.0.0.1"), ADDR_RESERVED);
+	assert_int_equal(class_of("::"), ADDR_UNSPECIFIED);
+	assert_int_equal(class_of("::1"), ADDR_LOOPBACK);
+	assert_int_equal(class_of("fe80::1"), ADDR_LINK_LOCAL);
+	assert_int_equal(class_of("fd00::1"), ADDR_PRIVATE);
+	assert_int_equal(class_of("fd00:ec2::254"), ADDR_METADATA);
+	assert_int_equal(class_of("2606:4700::1"), ADDR_PUBLIC);
+	assert_int_equal(class_of("2001:db8::1"), ADDR_DOCUMENTATION);
+	assert_int_equal(class_of("3fff:1000::"), ADDR_PUBLIC);
+	assert_int_equal(class_of("3fff::1"), ADDR_DOCUMENTATION);
+	assert_int_equal(class_of("ff02::1"), ADDR_MULTICAST);
+	assert_int_equal(class_of("4000::1"), ADDR_RESERVED);
+}
+
+static void
+N20_B09_an_embedded_ipv4_address_is_judged_as_that_address(void **state)
+{
+	struct prefix p;
+	struct addr a, j;
+
+	(void)state;
+	assert_int_equal(class_of("::ffff:127.0.0.1"), ADDR_LOOPBACK);
+	assert_int_equal(class_of("::127.0.0.1"), ADDR_LOOPBACK);
+	assert_int_equal(class_of("2002:7f00:1::"), ADDR_LOOPBACK);
+	assert_int_equal(class_of("64:ff9b::7f00:1"), ADDR_LOOPBACK);
+	assert_int_equal(class_of("64:ff9b::808:808"), ADDR_PUBLIC);
+	assert_int_equal(class_of("64:ff9b:1:a9fe:a9:fe00::"), ADDR_METADATA);
+	/* Teredo: server 10.0.0.1, client 8.8.8.8 (inverted) */
+	assert_int_equal(class_of("2001:0:a00:1::f7f7:f7f7"), ADDR_PRIVATE);
+	assert_int_equal(class_of("2001:0:808:808::80ff:fffe"),
+	    ADDR_LOOPBACK);
+	assert_int_equal(class_of("2606::5efe:7f00:1"), ADDR_LOOPBACK);
+	assert_true(prefix_parse(&p, span_str("2001:db8:64::/96")));
+	assert_true(addr_parse(&a, span_str("2001:db8:64::a00:1")));
+	j = addr_judged(&a, &p, 1);
+	assert_int_equal(addr_class(&j), ADDR_PRIVATE);
+}
+
+static void
+B017_only_canonical_literals_are_addresses(void **state)
+{
+	static const char *const no[] = { "", "010.0.0.1", "0x7f.0.0.1",
+		"127.1", "2130706433", "1.2.3.4.5", "1.2.3", "[::1]",
+		"fe80::1%eth0", "1.2.3.4 ", "::g", "1::2::3" };
+	struct addr a;
+	char text[ADDR_TEXT_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
+		assert_false(addr_parse(&a, span_str(no[i])));
+	assert_true(addr_parse(&a, span_str("::ffff:1.2.3.4")));
+	assert_true(addr_is_v4(&a));
+	assert_string_equal(addr_text(&a, text), "1.2.3.4");
+}
+
+static void
+prefixes_are_strict_and_hold_what_they_say(void **state)
+{
+	struct prefix p;
+	struct addr a;
+	char text[ADDR_TEXT_BYTES];
+
+	(void)state;
+	assert_false(prefix_parse(&p, span_str("10.0.0.1/8")));
+	assert_false(prefix_parse(&p, span_str("10.0.0.0/33")));
+	assert_false(prefix_parse(&p, span_str("10.0.0.0/08")));
+	assert_false(prefix_parse(&p, span_str("10.0.0.0/")));
+	assert_true(prefix_parse(&p, span_str("10.20.0.0/15")));
+	assert_string_equal(prefix_text(&p, text), "10.20.0.0/15");
+	assert_true(addr_parse(&a, span_str("10.21.255.255")));
+	assert_true(prefix_has(&p, &a));
+	assert_true(addr_parse(&a, span_str("10.22.0.0")));
+	assert_false(prefix_has(&p, &a));
+	assert_true(prefix_parse(&p, span_str("0.0.0.0/0")));
+	assert_true(prefix_has(&p, &a));
+	assert_true(addr_parse(&a, span_str("2001::1")));
+	assert_false(prefix_has(&p, &a));
+}
+
+static void
+a_socket_address_round_trips(void **state)
+{
+	static const char *const t[] = { "1.2.3.4", "2001:db8::5" };
+	struct sockaddr_storage ss;
+	struct endpoint e = { .port = 443 }, back;
+	char text[ADDR_TEXT_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		assert_true(addr_parse(&e.addr, span_str(t[i])));
+		assert_true(endpoint_to_sockaddr(&e, &ss) > 0);
+		assert_true(endpoint_from_sockaddr(&back, &ss));
+		assert_true(endpoint_eq(&e, &back));
+	}
+	assert_string_equal(endpoint_text(&e, text), "[2001:db8::5]:443");
+	ss.ss_family = AF_UNIX;
+	assert_false(endpoint_from_sockaddr(&back, &ss));
+}
+
+int
+main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(special_use_ranges_have_their_class),
+		cmocka_unit_test(
+		    N20_B09_an_embedded_ipv4_address_is_judged_as_that_address),
+		cmocka_unit_test(B017_only_canonical_literals_are_addresses),
+		cmocka_unit_test(prefixes_are_strict_and_hold_what_they_say),
+		cmocka_unit_test(a_socket_address_round_trips),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

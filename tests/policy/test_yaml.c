@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "policy/yaml.h"
+
+static char *
+problems_of(const char *text, size_t len)
+{
+	struct problems *ps = problem_new();
+	struct yaml *y = yaml_parse("p.yaml", span_of(text, len), ps);
+	char *out = NULL;
+	size_t size;
+	FILE *f = open_memstream(&out, &size);
+
+	assert_true((y == NULL) ==
+	    (problem_count(ps, PROBLEM_ERROR) > 0));
+	problem_print(ps, f);
+	fclose(f);
+	yaml_close(y);
+	problem_free(ps);
+	return out;
+}
+
+static void
+expect(const char *text, const char *want)
+{
+	char *got = problems_of(text, strlen(text));
+
+	if (strstr(got, want) == NULL || (*want == '\0' && *got != '\0'))
+		fail_msg("of <%s> wanted <%s>, got <%s>", text, want, got);
+	free(got);
+}
+
+static void
+a_tree_has_keys_values_and_places(void **state)
+{
+	static const char text[] = "a: 1\nb:\n  - {c: \"no\"}\n  - d\n";
+	struct problems *ps = problem_new();
+	struct yaml *y = yaml_parse("p", span_str(text), ps);
+	const struct yaml_node *b, *c;
+	uint64_t n;
+
+	(void)state;
+	assert_non_null(y);
+	assert_true(yaml_uint(yaml_get(yaml_root(y), "a"), 10, &n));
+	assert_int_equal(n, 1);
+	b = yaml_get(yaml_root(y), "b");
+	assert_int_equal(b->kind, YAML_SEQUENCE);
+	assert_int_equal(b->n_children, 2);
+	c = yaml_get(b->child, "c");
+	assert_true(yaml_is(c, "no") && c->quoted);
+	assert_int_equal(c->at.line, 3);
+	assert_int_equal(c->at.column, 9);
+	yaml_close(y);
+	problem_free(ps);
+}
+
+static void
+N43_what_means_something_else_is_refused_with_its_place(void **state)
+{
+	(void)state;
+	expect("a: 1\na: 2\n", "p.yaml:2:1: error: the key \"a\" stands twice");
+	expect("a: &x 1\n", "anchors are not accepted");
+	expect("a: !!int 1\n", "tags are not accepted");
+	expect("<<: {a: 1}\n", "merge keys");
+	expect("a: *x\n", "\"*x\" must be quoted");
+	expect("hostname: *.github.com\n", "must be quoted");
+	expect("a: 1\n---\nb: 2\n", "second document");
+	expect("", "the file is empty");
+	expect("a:\n\t- b\n", "error");
+	expect("a: b\xe2\x80\x8b" "c\n", "invisible");
+	expect("a: \xff\n", "error");
+	expect("{? [a] : b}\n", "a key must be a word");
+	expect("a: [[[[[[[[[[[[[[[[[[x]]]]]]]]]]]]]]]]]]\n", "too deeply");
+}
+
+static void
+a_mark_and_crlf_are_accepted_and_json_is_yaml(void **state)
+{
+	(void)state;
+	expect("\xef\xbb\xbf" "a: 1\r\nb: 2\r\n", "");
+	expect("{\"a\": [1, \"x\", {\"b\": true}]}", "");
+	expect("a: 1", "");
+}
+
+static void
+every_prefix_of_a_file_is_read_or_refused(void **state)
+{
+	static const char text[] = "version: 1\nnetwork:\n  rule:\n"
+	    "    - {verdict: allow, hostname: \"*.a.test\", ports: [1]}\n";
+
+	(void)state;
+	for (size_t n = 0; n < sizeof(text); n++)
+		free(problems_of(text, n));
+}
+
+int
+main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_tree_has_keys_values_and_places),
+		cmocka_unit_test(
+		    N43_what_means_something_else_is_refused_with_its_place),
+		cmocka_unit_test(
+		    a_mark_and_crlf_are_accepted_and_json_is_yaml),
+		cmocka_unit_test(every_prefix_of_a_file_is_read_or_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
