@@ -58,6 +58,7 @@ LDLIBS := $(shell pkg-config --libs $(PKGS) $(MSGPACK)) -ldl
 LAYERS := policy ledger-client dns proxy sidecar
 
 policy_SRC := span host addr verdict problem yaml charter rules names cidr \
+	shadow build \
 	image policy decide
 ledger-client_SRC := log record emit count
 dns_SRC := message pin cache ask resolve front

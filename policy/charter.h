@@ -14,6 +14,13 @@
  * image.
  */
 struct charter;
+struct rules;
+
+#define CHARTER_RESOLVERS_MAX 8u	/* as POLICY_RESOLVERS_MAX */
+#define CHARTER_PREFIXES_MAX 16u	/* of lab, of nat64 */
+#define CHARTER_HELP_BYTES 256u
+#define CHARTER_EXPECT_MAX 10000u
+#define CHARTER_REPORT_DAYS 90
 
 /* How a hostnames_file is read: the compile role opens it beneath its
  * directory.  Returns 0 and the bytes (freed by the caller with free), or
@@ -24,14 +31,49 @@ struct charter_reader {
 	void *arg;
 };
 
+/* What stands outside the rules; in the first file of a cell only. */
+struct charter_scalars {
+	bool report;			/* default: report */
+	int64_t report_until_s;		/* off from this second on */
+	struct place report_at;
+	bool cooperative;		/* enforce: cooperative */
+	bool no_sni_pinned;		/* no_sni: pinned-ip */
+	bool ech_denied;		/* ech: deny */
+	char help[CHARTER_HELP_BYTES + 1];
+	struct endpoint resolvers[CHARTER_RESOLVERS_MAX];
+	size_t n_resolvers;
+	struct place resolvers_at;
+	struct prefix lab[CHARTER_PREFIXES_MAX];
+	size_t n_lab;
+	struct prefix nat64[CHARTER_PREFIXES_MAX];
+	size_t n_nat64;
+};
+
+/* One line of `expect:` ("host", "host:port", "address:port"). */
+struct charter_expect {
+	struct place at;
+	enum verdict verdict;
+	char *what;
+};
+
 /*
  * Load one file.  `base` is true for the first file of a cell: only there
  * may scalars (default, resolvers, ...) stand.  Errors, warnings and notes go
  * to `ps`; NULL when there was an error.  `file` is borrowed and outlives
  * the charter.
+ *
+ * The root is a policy, a Runeward Charter, or the policy object of Runeward's
+ * egress program ({"default": ..., "rules": [...]}).
  */
 MUST_USE struct charter *charter_load(const char *file, struct span text,
     bool base, const struct charter_reader *reader, struct problems *ps);
 void charter_free(struct charter *c);
+
+/* What was read; valid as long as the charter. */
+const char *charter_file(const struct charter *c);
+const struct charter_scalars *charter_scalars(const struct charter *c);
+const struct rules *charter_rules(const struct charter *c);
+const struct charter_expect *charter_expects(const struct charter *c,
+    size_t *n);
 
 #endif

@@ -1,2 +1,799 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/decide.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "policy/cidr.h"
+#include "policy/image.h"
+#include "policy/names.h"
+
+#define TRACE_BYTES 512
+
+/* One question against one rule set. */
+struct ask {
+	const struct decide_at *at;
+	struct span image;
+	const struct image_set *set;
+	const struct image_rule *rules;
+};
+
+/* The first rules of each kind that match; RULE_NONE where none does. */
+struct first {
+	const struct ask *ask;
+	uint16_t port;
+	bool trace;
+	uint32_t rule;		/* names: first of either verdict */
+	uint32_t allow, deny;	/* prefixes, and names for deny */
+	uint32_t report;	/* report: true, first */
+};
+
+static void say(const struct decide_at *at, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* ---- the question ---- */
+
+static bool
+ask_begin(struct ask *q, const struct decide_at *at)
+{
+	const struct image_header *h;
+
+	if (at->policy == NULL)
+		return false;
+	q->at = at;
+	q->image = policy_image(at->policy);
+	h = image_head(q->image);
+	if (at->cell >= h->cells.len)
+		return false;
+	q->set = &image_sets(q->image)[image_cells(q->image)[at->cell].set];
+	q->rules = image_rules(q->image, q->set);
+	return true;
+}
+
+static struct decision
+deny(enum reason why, uint32_t rule)
+{
+	return (struct decision){ .verdict = VERDICT_DENY,
+	    .would = VERDICT_DENY, .reason = why, .rule = rule };
+}
+
+static struct decision
+no_policy(const struct decide_at *at)
+{
+	return deny(at->policy == NULL ? REASON_POLICY_UNAVAILABLE :
+	    REASON_UNKNOWN_CELL, RULE_NONE);
+}
+
+/* A denial that only reports: it passes, and says what it would have been. */
+static struct decision
+reported(enum reason why, uint32_t rule)
+{
+	struct decision d = deny(why, rule);
+
+	d.verdict = VERDICT_ALLOW;
+	return d;
+}
+
+static bool
+flag(const struct ask *q, uint32_t rule, uint32_t f)
+{
+	return (q->rules[rule].flags & f) != 0;
+}
+
+static bool
+allows(const struct ask *q, uint32_t rule)
+{
+	return flag(q, rule, IMAGE_RULE_ALLOW);
+}
+
+static bool
+in_date(const struct ask *q, uint32_t rule)
+{
+	return q->rules[rule].until_s == 0 ||
+	    q->at->now_s < q->rules[rule].until_s;
+}
+
+static bool
+covers_port(const struct ask *q, uint32_t rule, uint16_t port)
+{
+	const struct image_rule *r = &q->rules[rule];
+	const struct image_ports *p = image_ports(q->image, r);
+	uint32_t i;
+
+	for (i = 0; i < r->ports.len; i++)
+		if (port >= p[i].lo && port <= p[i].hi)
+			return true;
+	return false;
+}
+
+static bool
+reporting(const struct ask *q)
+{
+	return q->at->now_s < q->set->report_until_s;
+}
+
+/* ---- the trace ---- */
+
+static void
+say(const struct decide_at *at, const char *format, ...)
+{
+	char line[TRACE_BYTES];
+	va_list ap;
+
+	if (at->trace == NULL)
+		return;
+	va_start(ap, format);
+	(void)vsnprintf(line, sizeof(line), format, ap);
+	va_end(ap);
+	at->trace->step(at->trace->arg, line);
+}
+
+/* "rule 3 (allow *.a.example, team.yaml:12, id 1a2b3c4d)" */
+static const char *
+rule_text(const struct ask *q, uint32_t rule, char out[static TRACE_BYTES])
+{
+	const struct image_rule *r = &q->rules[rule];
+	struct span s = image_text(q->image, r->subject);
+	struct span f = image_text(q->image, r->file);
+	struct span i = image_text(q->image, r->id);
+	char file[128];
+
+	if (s.len > 200)
+		s.len = 200;
+	(void)snprintf(out, TRACE_BYTES, "rule %u (%s %.*s, %s:%u, id %.*s)",
+	    rule + 1, allows(q, rule) ? "allow" : "deny", (int)s.len,
+	    (const char *)s.data, span_print(f, file, sizeof(file)), r->line,
+	    (int)i.len, (const char *)i.data);
+	return out;
+}
+
+static void
+say_rule(const struct ask *q, uint32_t rule, const char *what)
+{
+	char text[TRACE_BYTES];
+
+	if (q->at->trace != NULL)
+		say(q->at, "%s %s", rule_text(q, rule, text), what);
+}
+
+/* ---- names ---- */
+
+static void
+lower(uint32_t *to, uint32_t rule)
+{
+	if (rule < *to)		/* RULE_NONE is the highest */
+		*to = rule;
+}
+
+static bool
+on_name(void *arg, uint32_t rule, enum names_kind kind)
+{
+	struct first *f = arg;
+	const struct ask *q = f->ask;
+	const char *how = kind == NAMES_EXACT ? "names it" :
+	    "is a wildcard above it";
+
+	if (!in_date(q, rule)) {
+		if (f->trace)
+			say_rule(q, rule, "would match, but its until: is "
+			    "over");
+		return true;
+	}
+	if (!covers_port(q, rule, f->port)) {
+		if (f->trace)
+			say_rule(q, rule, "matches the name, not the port");
+		return true;
+	}
+	if (f->trace)
+		say_rule(q, rule, how);
+	if (flag(q, rule, IMAGE_RULE_REPORT)) {
+		lower(&f->report, rule);
+		return true;
+	}
+	lower(&f->rule, rule);
+	lower(allows(q, rule) ? &f->allow : &f->deny, rule);
+	return true;
+}
+
+static struct first
+first_begin(const struct ask *q, uint16_t port, bool trace)
+{
+	return (struct first){ .ask = q, .port = port,
+	    .trace = trace && q->at->trace != NULL, .rule = RULE_NONE,
+	    .allow = RULE_NONE, .deny = RULE_NONE, .report = RULE_NONE };
+}
+
+static struct first
+first_name(const struct ask *q, const struct host *name, uint16_t port,
+    bool trace)
+{
+	struct first f = first_begin(q, port, trace);
+
+	names_visit(image_text(q->image, q->set->names), name, on_name, &f);
+	return f;
+}
+
+/* What the rule itself says of a flow that it allows. */
+static struct decision
+by_rule(const struct ask *q, uint32_t rule)
+{
+	return (struct decision){ .verdict = VERDICT_ALLOW,
+	    .would = VERDICT_ALLOW, .reason = REASON_RULE, .rule = rule,
+	    .opaque = flag(q, rule, IMAGE_RULE_OPAQUE),
+	    .allow_private = flag(q, rule, IMAGE_RULE_ALLOW_PRIVATE) };
+}
+
+/* A reporting deny that stands before the allow is told, not obeyed. */
+static void
+mark_report(struct decision *d, uint32_t report)
+{
+	if (d->verdict != VERDICT_ALLOW || report == RULE_NONE ||
+	    (d->rule != RULE_NONE && d->rule < report))
+		return;
+	d->would = VERDICT_DENY;
+	d->reason = REASON_RULE_DENY;
+	d->rule = report;
+}
+
+/* ---- addresses ---- */
+
+static bool
+on_prefix(void *arg, uint32_t rule)
+{
+	struct first *f = arg;
+	const struct ask *q = f->ask;
+
+	if (!in_date(q, rule) || !covers_port(q, rule, f->port))
+		return true;
+	if (f->trace)
+		say_rule(q, rule, "holds the address");
+	if (flag(q, rule, IMAGE_RULE_REPORT))
+		lower(&f->report, rule);
+	else
+		lower(allows(q, rule) ? &f->allow : &f->deny, rule);
+	return true;
+}
+
+static struct addr
+judged(const struct ask *q, const struct addr *a)
+{
+	return addr_judged(a, q->set->nat64, q->set->n_nat64);
+}
+
+/* An allow must name the address that decides; a deny may name either. */
+static struct first
+first_prefix(const struct ask *q, const struct endpoint *to, bool trace)
+{
+	const struct span index = image_text(q->image, q->set->cidrs);
+	const struct addr inner = judged(q, &to->addr);
+	struct first f = first_begin(q, to->port, trace), outer;
+
+	cidr_visit(index, &inner, on_prefix, &f);
+	if (!addr_eq(&inner, &to->addr)) {
+		outer = first_begin(q, to->port, trace);
+		cidr_visit(index, &to->addr, on_prefix, &outer);
+		lower(&f.deny, outer.deny);
+		lower(&f.report, outer.report);
+	}
+	return f;
+}
+
+static bool
+is_own(const struct ask *q, const struct endpoint *to,
+    const struct addr *inner)
+{
+	const struct image_part own = image_head(q->image)->own;
+	const struct endpoint *e =
+	    (const void *)(q->image.data + own.at);
+	uint32_t i;
+
+	for (i = 0; i < own.len; i++)
+		if ((e[i].port == 0 || e[i].port == to->port) &&
+		    (addr_eq(&e[i].addr, &to->addr) ||
+		    addr_eq(&e[i].addr, inner)))
+			return true;
+	return false;
+}
+
+/* The class in which lab prefixes count as public. */
+static enum addr_class
+class_of(const struct ask *q, const struct addr *inner)
+{
+	enum addr_class c = addr_class(inner);
+	uint32_t i;
+
+	if (c != ADDR_BENCHMARK && c != ADDR_DOCUMENTATION)
+		return c;
+	for (i = 0; i < q->set->n_lab; i++)
+		if (prefix_has(&q->set->lab[i], inner))
+			return ADDR_PUBLIC;
+	return c;
+}
+
+/* True when the allowing prefix was written for this class of addresses:
+ * 0.0.0.0/0 opens the public ones, not 10.0.0.1 or the metadata service. */
+static bool
+written_for(const struct ask *q, uint32_t rule, enum addr_class c)
+{
+	return rule != RULE_NONE &&
+	    addr_class(&q->rules[rule].prefix.base) == c;
+}
+
+struct written {
+	const struct ask *ask;
+	uint16_t port;
+	enum addr_class class;
+	bool found;
+};
+
+static bool
+on_written(void *arg, uint32_t rule)
+{
+	struct written *w = arg;
+
+	w->found = in_date(w->ask, rule) && allows(w->ask, rule) &&
+	    covers_port(w->ask, rule, w->port) &&
+	    written_for(w->ask, rule, w->class);
+	return !w->found;
+}
+
+static bool
+opened_by_prefix(const struct ask *q, const struct addr *inner,
+    uint16_t port, enum addr_class c)
+{
+	struct written w = { .ask = q, .port = port, .class = c };
+
+	cidr_visit(image_text(q->image, q->set->cidrs), inner, on_written,
+	    &w);
+	return w.found;
+}
+
+/* REASON_NONE when an address of this class may be dialled for the flow. */
+static enum reason
+class_refuses(const struct ask *q, const struct decision *flow,
+    const struct addr *inner, uint16_t port)
+{
+	const enum addr_class c = class_of(q, inner);
+
+	switch (c) {
+	case ADDR_PUBLIC:
+		return REASON_NONE;
+	case ADDR_PRIVATE:
+		if (flow->allow_private ||
+		    opened_by_prefix(q, inner, port, c))
+			return REASON_NONE;
+		return REASON_PRIVATE_ADDRESS;
+	case ADDR_BENCHMARK:
+	case ADDR_DOCUMENTATION:
+		return opened_by_prefix(q, inner, port, c) ? REASON_NONE :
+		    REASON_SPECIAL_USE;
+	case ADDR_LINK_LOCAL:
+	case ADDR_METADATA:
+		/* Never by a name, whatever a prefix says. */
+		return flow->original_only &&
+		    opened_by_prefix(q, inner, port, c) ? REASON_NONE :
+		    REASON_SPECIAL_USE;
+	case ADDR_RESERVED:
+	case ADDR_UNSPECIFIED:
+	case ADDR_LOOPBACK:
+	case ADDR_MULTICAST:
+		break;
+	}
+	return REASON_SPECIAL_USE;
+}
+
+static void
+say_address(const struct ask *q, const struct endpoint *to,
+    const struct addr *inner)
+{
+	char a[ADDR_TEXT_BYTES], b[ADDR_TEXT_BYTES];
+
+	if (q->at->trace == NULL)
+		return;
+	if (addr_eq(&to->addr, inner))
+		say(q->at, "address %s is %s", endpoint_text(to, a),
+		    addr_class_word(class_of(q, inner)));
+	else
+		say(q->at, "address %s is judged as %s, which is %s",
+		    endpoint_text(to, a), addr_text(inner, b),
+		    addr_class_word(class_of(q, inner)));
+}
+
+static struct decision
+judge_addr(const struct ask *q, const struct decision *flow,
+    const struct endpoint *to)
+{
+	const struct addr inner = judged(q, &to->addr);
+	struct first f;
+	struct decision d = *flow;
+	enum reason why;
+
+	say_address(q, to, &inner);
+	if (is_own(q, to, &inner)) {
+		say(q->at, "it is penstock's own");
+		return deny(REASON_OWN_LISTENER, RULE_NONE);
+	}
+	f = first_prefix(q, to, true);
+	if (f.deny != RULE_NONE)
+		return deny(REASON_CIDR_DENY, f.deny);
+	why = class_refuses(q, flow, &inner, to->port);
+	if (why != REASON_NONE)
+		return deny(why, RULE_NONE);
+	if (f.report != RULE_NONE && d.would == VERDICT_ALLOW) {
+		d.would = VERDICT_DENY;
+		d.reason = REASON_CIDR_DENY;
+		d.rule = f.report;
+	}
+	return d;
+}
+
+/* ---- questions ---- */
+
+/* No rule matches. */
+static struct decision
+unmatched(const struct ask *q, enum reason why)
+{
+	if (!reporting(q)) {
+		say(q->at, "no rule matches: default deny");
+		return deny(why, RULE_NONE);
+	}
+	say(q->at, "no rule matches: default report");
+	return reported(why, RULE_NONE);
+}
+
+static struct decision
+flow_name(const struct ask *q, const struct host *name, uint16_t port,
+    const struct endpoint *original)
+{
+	struct first f = first_name(q, name, port, true), p;
+	struct decision d;
+
+	if (f.rule != RULE_NONE) {
+		say_rule(q, f.rule, "is the first that matches and decides");
+		d = allows(q, f.rule) ? by_rule(q, f.rule) :
+		    deny(REASON_RULE_DENY, f.rule);
+	} else {
+		d = unmatched(q, REASON_NO_RULE);
+		p = first_begin(q, port, false);
+		if (original != NULL)
+			p = first_prefix(q, original, false);
+		if (p.allow != RULE_NONE) {
+			say_rule(q, p.allow, "holds the original "
+			    "destination: that address alone");
+			d = by_rule(q, p.allow);
+			d.allow_private = false;
+			d.original_only = true;
+		}
+	}
+	mark_report(&d, f.report);
+	return d;
+}
+
+struct decision
+decide_name(const struct decide_at *at, const struct host *name,
+    uint16_t port, const struct endpoint *original)
+{
+	struct ask q;
+
+	if (!ask_begin(&q, at))
+		return no_policy(at);
+	if (name->len == 0)
+		return deny(REASON_NAME_MALFORMED, RULE_NONE);
+	return flow_name(&q, name, port, original);
+}
+
+struct decision
+decide_addr(const struct decide_at *at, const struct decision *flow,
+    const struct endpoint *to)
+{
+	struct ask q;
+
+	if (!ask_begin(&q, at))
+		return no_policy(at);
+	if (flow->verdict != VERDICT_ALLOW)
+		return *flow;
+	return judge_addr(&q, flow, to);
+}
+
+/* All names live on an address, judged together on one port. */
+struct pinned {
+	bool all_allowed;
+	uint32_t allow;		/* the first rule that allowed one */
+	uint32_t deny;		/* the first rule that denies one */
+	uint32_t report;
+	bool allow_private;	/* every one of those rules says so */
+	bool opaque;
+};
+
+static struct pinned
+pinned_judge(const struct ask *q, const struct host *const *names, size_t n,
+    uint16_t port)
+{
+	struct pinned p = { .all_allowed = n > 0, .allow = RULE_NONE,
+	    .deny = RULE_NONE, .report = RULE_NONE, .allow_private = true,
+	    .opaque = true };
+	struct first f;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		say(q->at, "the address is pinned for %s", names[i]->name);
+		f = first_name(q, names[i], port, true);
+		lower(&p.deny, f.deny);
+		if (f.report < f.rule)
+			lower(&p.report, f.report);
+		if (f.rule == RULE_NONE || !allows(q, f.rule)) {
+			p.all_allowed = false;
+			continue;
+		}
+		lower(&p.allow, f.rule);
+		p.allow_private &= flag(q, f.rule, IMAGE_RULE_ALLOW_PRIVATE);
+		p.opaque &= flag(q, f.rule, IMAGE_RULE_OPAQUE);
+	}
+	return p;
+}
+
+/* The first rule that denies any name on the port, before rule `end`. */
+static uint32_t
+first_name_deny(const struct ask *q, uint16_t port, uint32_t end)
+{
+	const struct image_part d = q->set->denies;
+	const uint32_t *rule = (const void *)(q->image.data + d.at);
+	uint32_t i;
+
+	for (i = 0; i < d.len && rule[i] < end; i++)
+		if (in_date(q, rule[i]) && covers_port(q, rule[i], port))
+			return rule[i];
+	return RULE_NONE;
+}
+
+/*
+ * Rules in order for a flow that shows no name.  The indexes give the first
+ * rule of each kind that matches, so the order is a comparison of numbers.
+ */
+static struct decision
+flow_nameless(const struct ask *q, const struct endpoint *to,
+    const struct host *const *names, size_t n)
+{
+	const struct first f = first_prefix(q, to, false);
+	const struct pinned p = pinned_judge(q, names, n, to->port);
+	const uint32_t named = p.all_allowed ? p.allow : RULE_NONE;
+	uint32_t denied;
+	struct decision d;
+
+	if (named == RULE_NONE && f.allow == RULE_NONE) {
+		if (p.deny != RULE_NONE)
+			return deny(REASON_RULE_DENY, p.deny);
+		d = unmatched(q, n == 0 ? REASON_NOT_PINNED :
+		    REASON_NAMELESS);
+		mark_report(&d, p.report);
+		return d;
+	}
+	if (named < f.allow) {
+		say_rule(q, named, "allows every name on this address");
+		d = by_rule(q, named);
+		d.allow_private = p.allow_private;
+		d.opaque = p.opaque;
+	} else {
+		denied = n > 0 ? p.deny :
+		    first_name_deny(q, to->port, f.allow);
+		if (denied < f.allow) {
+			say_rule(q, denied, "may be the name that is not "
+			    "shown, and stands before the address rule");
+			return deny(REASON_RULE_DENY, denied);
+		}
+		say_rule(q, f.allow, "is the first that matches and decides");
+		d = by_rule(q, f.allow);
+		d.allow_private = false;
+		d.original_only = true;
+		/* Nothing that the client could show would matter here. */
+		d.opaque = !image_port_bit(q->image, q->set->named_ports,
+		    to->port);
+	}
+	mark_report(&d, p.report);
+	return d;
+}
+
+struct decision
+decide_nameless(const struct decide_at *at, const struct endpoint *to,
+    const struct host *const *names, size_t n_names)
+{
+	struct decision d;
+	struct ask q;
+
+	if (!ask_begin(&q, at))
+		return no_policy(at);
+	d = flow_nameless(&q, to, names, n_names);
+	return d.verdict == VERDICT_ALLOW ? judge_addr(&q, &d, to) : d;
+}
+
+bool
+decide_opaque(const struct decide_at *at, const struct endpoint *to,
+    const struct host *const *names, size_t n_names, struct decision *out)
+{
+	struct decision d;
+	struct ask q;
+
+	if (!ask_begin(&q, at)) {
+		*out = no_policy(at);
+		return true;
+	}
+	/* On other ports the client's bytes are read first. */
+	if (image_port_bit(q.image, q.set->named_ports, to->port))
+		return false;
+	d = flow_nameless(&q, to, names, n_names);
+	if (d.verdict == VERDICT_ALLOW)
+		d = judge_addr(&q, &d, to);
+	if (d.verdict == VERDICT_ALLOW ? !d.opaque :
+	    !image_port_bit(q.image, q.set->opaque_ports, to->port))
+		return false;
+	*out = d;
+	return true;
+}
+
+/* ---- DNS ---- */
+
+/* Looks for a port on which the first matching rule allows.  Such a port,
+ * where there is one, is the first of an allowed range or follows on a
+ * denied one. */
+struct open_port {
+	const struct ask *ask;
+	const struct host *name;
+	uint32_t allow;		/* a rule that allows */
+	uint32_t deny;		/* the first that denies */
+	uint32_t report;
+};
+
+static bool
+port_try(struct open_port *o, uint32_t port)
+{
+	struct first f;
+
+	if (port > 65535)
+		return false;
+	f = first_name(o->ask, o->name, (uint16_t)port, false);
+	if (f.rule == RULE_NONE || !allows(o->ask, f.rule))
+		return false;
+	o->allow = f.rule;
+	o->report = f.report < f.rule ? f.report : RULE_NONE;
+	return true;
+}
+
+static bool
+on_question(void *arg, uint32_t rule, enum names_kind kind)
+{
+	struct open_port *o = arg;
+	const struct ask *q = o->ask;
+	const struct image_rule *r = &q->rules[rule];
+	const struct image_ports *p = image_ports(q->image, r);
+	uint32_t i;
+
+	(void)kind;
+	if (!in_date(q, rule) || flag(q, rule, IMAGE_RULE_REPORT))
+		return true;
+	if (!allows(q, rule))
+		lower(&o->deny, rule);
+	for (i = 0; i < r->ports.len; i++)
+		if (port_try(o, allows(q, rule) ? p[i].lo : p[i].hi + 1u))
+			return false;
+	return true;
+}
+
+static bool
+question(const struct ask *q, const struct host *name, struct decision *why)
+{
+	struct open_port o = { .ask = q, .name = name, .allow = RULE_NONE,
+	    .deny = RULE_NONE, .report = RULE_NONE };
+
+	names_visit(image_text(q->image, q->set->names), name, on_question,
+	    &o);
+	if (o.allow != RULE_NONE) {
+		*why = by_rule(q, o.allow);
+		mark_report(why, o.report);
+	} else if (o.deny != RULE_NONE) {
+		*why = deny(REASON_RULE_DENY, o.deny);
+	} else if (reporting(q)) {
+		*why = reported(REASON_NO_RULE, RULE_NONE);
+	} else {
+		*why = deny(REASON_NO_RULE, RULE_NONE);
+	}
+	return why->verdict == VERDICT_ALLOW;
+}
+
+bool
+decide_question(const struct decide_at *at, const struct host *name,
+    struct decision *why)
+{
+	struct ask q;
+
+	if (!ask_begin(&q, at)) {
+		*why = no_policy(at);
+		return false;
+	}
+	if (name->len == 0) {
+		*why = deny(REASON_NAME_MALFORMED, RULE_NONE);
+		return false;
+	}
+	return question(&q, name, why);
+}
+
+bool
+decide_is_ancestor(const struct decide_at *at, const struct host *name)
+{
+	char text[HOST_MAX_BYTES + 3] = "a.";
+	struct decision why;
+	struct host child;
+	struct ask q;
+
+	if (!ask_begin(&q, at) || name->len == 0)
+		return false;
+	if (names_has_under(image_text(q.image, q.set->names), name))
+		return true;
+	/* A wildcard at the name itself allows what lies under it. */
+	memcpy(text + 2, name->name, (size_t)name->len + 1);
+	return host_parse(&child, span_str(text)) == REASON_NONE &&
+	    question(&q, &child, &why) && why.would == VERDICT_ALLOW;
+}
+
+/* ---- settings ---- */
+
+bool
+decide_no_sni_pinned(const struct decide_at *at)
+{
+	struct ask q;
+
+	return ask_begin(&q, at) && q.set->no_sni_pinned != 0;
+}
+
+bool
+decide_ech_denied(const struct decide_at *at)
+{
+	struct ask q;
+
+	return !ask_begin(&q, at) || q.set->ech_denied != 0;
+}
+
+/* ---- the nearest rule ---- */
+
+static bool
+on_near(void *arg, uint32_t rule, enum names_kind kind)
+{
+	struct first *f = arg;
+
+	(void)kind;
+	if (allows(f->ask, rule))
+		lower(&f->allow, rule);
+	return true;
+}
+
+static uint32_t
+near_name(const struct ask *q, const struct host *name)
+{
+	struct first f = first_begin(q, 0, false);
+
+	names_visit(image_text(q->image, q->set->names), name, on_near, &f);
+	return f.allow;
+}
+
+uint32_t
+decide_nearest(const struct decide_at *at, const struct host *name,
+    uint16_t port)
+{
+	char text[HOST_MAX_BYTES + 3] = "a.";
+	uint32_t rule;
+	struct host h;
+	unsigned i;
+	struct ask q;
+
+	(void)port;
+	if (!ask_begin(&q, at) || name->len == 0)
+		return RULE_NONE;
+	rule = near_name(&q, name);	/* the same name, another port */
+	memcpy(text + 2, name->name, (size_t)name->len + 1);
+	if (rule == RULE_NONE &&
+	    host_parse(&h, span_str(text)) == REASON_NONE)
+		rule = near_name(&q, &h);	/* what lies under it */
+	for (i = 1; rule == RULE_NONE && i + 1 < host_labels(name); i++)
+		if (host_parse(&h, host_suffix(name, i)) == REASON_NONE)
+			rule = near_name(&q, &h);	/* a parent */
+	return rule;
+}

@@ -65,7 +65,8 @@ struct policy_source {
 	uint64_t generation;
 	uint8_t digest[POLICY_DIGEST_BYTES];	/* of the source bundle */
 	const struct endpoint *own;		/* listeners and gateway: never */
-	size_t n_own;				/* dialled; port 0: any port */
+	size_t n_own;				/* dialled; port 0: any port;
+						 * at most 256 */
 	struct span settings;			/* copied as it is */
 	int64_t now_s;				/* epoch; for until: dates */
 };
@@ -83,7 +84,7 @@ MUST_USE int policy_build(const struct policy_source *src, uint8_t **out,
 /*
  * Check every offset and count of an image once and make a handle.  The bytes
  * are borrowed and must not change.  0, -EBADMSG (not an image, out of
- * bounds, other version) or -ENOMEM.
+ * bounds, not aligned to 8, other version) or -ENOMEM.
  */
 MUST_USE int policy_open(struct policy **out, struct span image);
 void policy_free(struct policy *p);
@@ -116,6 +117,9 @@ struct cell_key {
 uint32_t policy_cell_find(const struct policy *p,
     const struct cell_key *key, enum reason *why);
 
+/* The whole image, as it was opened: for policy/decide.c. */
+struct span policy_image(const struct policy *p);
+
 /* By id; CELL_NONE when there is none. */
 uint32_t policy_cell_by_id(const struct policy *p, struct span id);
 
@@ -137,8 +141,19 @@ struct rule_view {
 	uint32_t line;
 	struct span reason;	/* the author's words; may be empty */
 	struct span owner;
+	struct span subject;	/* what it names: "*.a.example", "10.0.0.0/8",
+				 * "file allow.txt" */
 	enum verdict verdict;
+	int64_t until_s;	/* switched off from then on; 0: never */
+	bool report;		/* report: true */
+	bool opaque;		/* protocol: tcp */
+	bool allow_private;
 };
+/* How many rules a cell has; they are numbered from 0 in their order. */
+uint32_t policy_rules(const struct policy *p, uint32_t cell);
+/* True when the rule covers the port (expired or not). */
+bool policy_rule_port(const struct policy *p, uint32_t cell, uint32_t rule,
+    uint16_t port);
 MUST_USE bool policy_rule(const struct policy *p, uint32_t cell,
     uint32_t rule, struct rule_view *out);
 

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/shadow.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "policy/cidr.h"
+#include "policy/names.h"
+
+/* The rules that cover all of what rule `self` names (of one kind). */
+struct cover {
+	const struct rule *const *rule;
+	uint32_t self;
+	bool only_below;	/* exact matches do not cover */
+	uint32_t *found;
+	size_t n, cap;
+	int err;
+};
+
+static void name_rule(struct cover *c, const struct rule *r,
+    struct span names, struct problems *ps);
+static void prefix_rule(struct cover *c, const struct rule *r,
+    struct span cidrs, struct problems *ps);
+
+int
+shadow_check(const struct rule *const *rule, uint32_t n, struct span names,
+    struct span cidrs, struct problems *ps)
+{
+	struct cover c = { .rule = rule };
+	uint32_t i;
+
+	for (i = 0; i < n && c.err == 0; i++) {
+		c.self = i;
+		if (rule[i]->n_patterns > 0 && !rule[i]->has_prefix)
+			name_rule(&c, rule[i], names, ps);
+		else if (rule[i]->n_patterns == 0 && rule[i]->has_prefix)
+			prefix_rule(&c, rule[i], cidrs, ps);
+	}
+	free(c.found);
+	return c.err;
+}
+
+static bool
+cover_add(struct cover *c, uint32_t rule)
+{
+	size_t cap = c->cap == 0 ? 16 : c->cap * 2;
+	uint32_t *grown;
+
+	if (c->n == c->cap) {
+		grown = realloc(c->found, cap * sizeof(*grown));
+		if (grown == NULL) {
+			c->err = -ENOMEM;
+			return false;
+		}
+		c->found = grown;
+		c->cap = cap;
+	}
+	c->found[c->n++] = rule;
+	return true;
+}
+
+/* What expires or only reports does not stand in the way for good. */
+static bool
+permanent(const struct rule *r)
+{
+	return r->until_s == 0 && !r->report;
+}
+
+static bool
+on_name(void *arg, uint32_t rule, enum names_kind kind)
+{
+	struct cover *c = arg;
+
+	if (rule >= c->self || !permanent(c->rule[rule]) ||
+	    (c->only_below && kind != NAMES_BELOW))
+		return true;
+	return cover_add(c, rule);
+}
+
+static bool
+on_prefix(void *arg, uint32_t rule)
+{
+	struct cover *c = arg;
+	const struct rule *self = c->rule[c->self], *r = c->rule[rule];
+
+	if (rule == c->self || !permanent(r) ||
+	    r->prefix.bits > self->prefix.bits)
+		return true;
+	/* A prefix deny refuses wherever it stands. */
+	if (rule > c->self && (r->verdict == VERDICT_ALLOW ||
+	    self->verdict == VERDICT_DENY))
+		return true;
+	if (self->verdict == VERDICT_DENY && r->verdict == VERDICT_ALLOW)
+		return true;
+	return cover_add(c, rule);
+}
+
+/* The highest port of a run that begins at `port`, over all that was found;
+ * -1 when nothing covers the port.  *by is one of the rules. */
+static int
+covered_to(const struct cover *c, int port, uint32_t *by)
+{
+	const struct rule *r;
+	int best = -1;
+	size_t i;
+	uint32_t k;
+
+	for (i = 0; i < c->n; i++) {
+		r = c->rule[c->found[i]];
+		for (k = 0; k < r->n_ports; k++)
+			if (r->ports[k].lo <= port && r->ports[k].hi >= port &&
+			    r->ports[k].hi > best) {
+				best = r->ports[k].hi;
+				*by = c->found[i];
+			}
+	}
+	return best;
+}
+
+/* True when every port of the rule is covered. */
+static bool
+all_ports(const struct cover *c, const struct rule *r, uint32_t *by)
+{
+	uint32_t k;
+	int port;
+
+	for (k = 0; k < r->n_ports; k++)
+		for (port = r->ports[k].lo; port <= r->ports[k].hi; port++) {
+			port = covered_to(c, port, by);
+			if (port < 0)
+				return false;
+		}
+	return r->n_ports > 0;
+}
+
+static bool
+ports_meet(const struct rule *a, const struct rule *b)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < a->n_ports; i++)
+		for (k = 0; k < b->n_ports; k++)
+			if (a->ports[i].lo <= b->ports[k].hi &&
+			    b->ports[k].lo <= a->ports[i].hi)
+				return true;
+	return false;
+}
+
+/* Collect what covers one kind of a pattern. */
+static void
+look(struct cover *c, const struct host *name, unsigned kind,
+    struct span names)
+{
+	char text[HOST_MAX_BYTES + 3] = "a.";
+	struct host child;
+
+	c->n = 0;
+	c->only_below = kind == NAMES_BELOW;
+	if (kind == NAMES_EXACT) {
+		names_visit(names, name, on_name, c);
+		return;
+	}
+	/* What covers one name below covers all of them, unless it names
+	 * just that one. */
+	memcpy(text + 2, name->name, (size_t)name->len + 1);
+	if (host_parse(&child, span_str(text)) == REASON_NONE)
+		names_visit(names, &child, on_name, c);
+}
+
+/* An allow among what was found that takes ports from the deny. */
+static bool
+allow_before(const struct cover *c, const struct rule *r, uint32_t *by)
+{
+	size_t i;
+
+	for (i = 0; i < c->n; i++)
+		if (c->rule[c->found[i]]->verdict == VERDICT_ALLOW &&
+		    ports_meet(c->rule[c->found[i]], r)) {
+			*by = c->found[i];
+			return true;
+		}
+	return false;
+}
+
+static void
+never(const struct rule *r, const struct rule *by, struct problems *ps)
+{
+	char shown[128];
+
+	problem_add(ps, PROBLEM_ERROR, r->at,
+	    "remove it, or move it before that rule",
+	    "%s %s can never match: the rule %s %s in %s:%u decides it",
+	    verdict_word(r->verdict), r->subject, verdict_word(by->verdict),
+	    by->subject, span_print(span_str(by->at.file), shown,
+	    sizeof(shown)), by->at.line);
+}
+
+static void
+taken(const struct rule *r, const struct rule *by, size_t n_names,
+    struct problems *ps)
+{
+	char shown[128];
+
+	problem_add(ps, PROBLEM_WARNING, r->at,
+	    "move the deny before the allow if it is meant to win",
+	    "%s %s in %s:%u stands before deny %s and wins for %zu of its "
+	    "names", verdict_word(by->verdict), by->subject,
+	    span_print(span_str(by->at.file), shown, sizeof(shown)),
+	    by->at.line, r->subject, n_names);
+}
+
+static void
+name_rule(struct cover *c, const struct rule *r, struct span names,
+    struct problems *ps)
+{
+	static const unsigned kinds_all[] = { NAMES_EXACT, NAMES_BELOW };
+	size_t at = 0, i, parts = 0, dead = 0, shadowed = 0;
+	uint32_t by = 0, dead_by = 0, taken_by = 0;
+	struct host name;
+	unsigned kinds;
+
+	while (c->err == 0 && rules_pattern(r, &at, &name, &kinds))
+		for (i = 0; i < 2; i++) {
+			if ((kinds & kinds_all[i]) == 0)
+				continue;
+			parts++;
+			look(c, &name, kinds_all[i], names);
+			if (all_ports(c, r, &by)) {
+				dead++;
+				dead_by = by;
+			}
+			if (r->verdict == VERDICT_DENY &&
+			    allow_before(c, r, &by)) {
+				shadowed++;
+				taken_by = by;
+			}
+		}
+	if (parts > 0 && dead == parts)
+		never(r, c->rule[dead_by], ps);
+	else if (shadowed > 0)
+		taken(r, c->rule[taken_by], shadowed, ps);
+}
+
+static void
+prefix_rule(struct cover *c, const struct rule *r, struct span cidrs,
+    struct problems *ps)
+{
+	uint32_t by = 0;
+
+	c->n = 0;
+	cidr_visit(cidrs, &r->prefix.base, on_prefix, c);
+	if (all_ports(c, r, &by))
+		never(r, c->rule[by], ps);
+}
