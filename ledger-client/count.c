@@ -1,1 +1,188 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "ledger-client/count.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A column is padded to whole cache lines: writers never share one. */
+struct column {
+	_Alignas(64) _Atomic int64_t value[COUNT_N];
+	_Atomic int64_t denied[REASON_COUNT];
+};
+
+struct table {
+	struct column column[COUNT_COLUMNS];
+};
+
+struct counts {
+	struct table *table;
+	unsigned column;
+};
+
+static const struct {
+	const char *family, *help;
+	bool gauge;
+} families[COUNT_N] = {
+#define COUNTER false
+#define GAUGE true
+#define X(name, family, kind, help) [COUNT_##name] = { family, help, kind },
+	COUNT_LIST(X)
+#undef X
+};
+
+int
+count_create(void)
+{
+	int fd = memfd_create("penstock-counts",
+	    MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, sizeof(struct table)) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) {
+		int err = errno;
+
+		close(fd);
+		return -err;
+	}
+	return fd;
+}
+
+int
+count_open(struct counts **out, int fd, unsigned column)
+{
+	struct counts *c = calloc(1, sizeof(*c));
+
+	if (c == NULL)
+		return -ENOMEM;
+	if (column >= COUNT_COLUMNS) {
+		free(c);
+		return -EINVAL;
+	}
+	c->column = column;
+	c->table = mmap(NULL, sizeof(*c->table), PROT_READ | PROT_WRITE,
+	    MAP_SHARED, fd, 0);
+	if (c->table == MAP_FAILED) {
+		int err = errno;
+
+		free(c);
+		return -err;
+	}
+	*out = c;
+	return 0;
+}
+
+void
+count_close(struct counts *c)
+{
+	if (c == NULL)
+		return;
+	munmap(c->table, sizeof(*c->table));
+	free(c);
+}
+
+/* One writer a column: a relaxed load and store is enough. */
+static void
+add(_Atomic int64_t *v, int64_t n)
+{
+	atomic_store_explicit(v,
+	    atomic_load_explicit(v, memory_order_relaxed) + n,
+	    memory_order_relaxed);
+}
+
+void
+count_add(struct counts *c, enum count what, int64_t n)
+{
+	add(&c->table->column[c->column].value[what], n);
+}
+
+void
+count_denied(struct counts *c, enum reason r)
+{
+	add(&c->table->column[c->column].denied[r], 1);
+}
+
+int64_t
+count_sum(const struct counts *c, enum count what)
+{
+	int64_t sum = 0;
+
+	for (unsigned i = 0; i < COUNT_COLUMNS; i++)
+		sum += atomic_load_explicit(
+		    &c->table->column[i].value[what], memory_order_relaxed);
+	return sum;
+}
+
+int64_t
+count_denied_sum(const struct counts *c, enum reason r)
+{
+	int64_t sum = 0;
+
+	for (unsigned i = 0; i < COUNT_COLUMNS; i++)
+		sum += atomic_load_explicit(&c->table->column[i].denied[r],
+		    memory_order_relaxed);
+	return sum;
+}
+
+void
+count_forget(struct counts *c, unsigned column)
+{
+	for (unsigned i = 0; i < COUNT_N; i++)
+		if (families[i].gauge)
+			atomic_store(&c->table->column[column].value[i], 0);
+}
+
+/* The family name of a counter has no _total in OpenMetrics. */
+static int
+head(char *out, size_t size, bool openmetrics, const char *family,
+    const char *help, bool gauge)
+{
+	size_t n = strlen(family);
+
+	if (openmetrics && !gauge && n > 6)
+		n -= strlen("_total");
+	return snprintf(out, size,
+	    "# HELP penstock_%.*s %s\n# TYPE penstock_%.*s %s\n", (int)n,
+	    family, help, (int)n, family, gauge ? "gauge" : "counter");
+}
+
+static bool
+append(char *out, size_t size, size_t *at, int n)
+{
+	(void)out;
+	if (n < 0 || (size_t)n >= size - *at)
+		return false;
+	*at += (size_t)n;
+	return true;
+}
+
+size_t
+count_text(const struct counts *c, bool openmetrics, char *out, size_t size)
+{
+	size_t at = 0;
+
+	for (unsigned i = 0; i < COUNT_N; i++) {
+		if (!append(out, size, &at, head(out + at, size - at,
+		    openmetrics, families[i].family, families[i].help,
+		    families[i].gauge)) ||
+		    !append(out, size, &at, snprintf(out + at, size - at,
+		    "penstock_%s %lld\n", families[i].family,
+		    (long long)count_sum(c, (enum count)i))))
+			return 0;
+	}
+	if (!append(out, size, &at, head(out + at, size - at, openmetrics,
+	    "denied_total", "Decisions to deny, by reason", false)))
+		return 0;
+	for (unsigned r = 0; r < REASON_COUNT; r++)
+		if (!append(out, size, &at, snprintf(out + at, size - at,
+		    "penstock_denied_total{reason=\"%s\"} %lld\n",
+		    reason_word((enum reason)r),
+		    (long long)count_denied_sum(c, (enum reason)r))))
+			return 0;
+	return at;
+}

@@ -1,1 +1,418 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "ledger-client/emit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RING_MAGIC 0x31474e4952534e50ull
+#define STATE_MAGIC 0x3145544154534e50ull
+#define WRAP UINT32_MAX		/* the rest of the ring is empty */
+#define RING_MIN_BYTES 65536u
+#define RING_MAX_BYTES (1u << 30)
+/* What one decision and one end can cost at most. */
+#define ENTRY_MAX_BYTES (sizeof(struct record) + 16u)
+
+/*
+ * head and tail count bytes since the beginning and never wrap; an entry is
+ * a length word, padding, and the record.  The producer writes head, the
+ * consumer tail.
+ */
+struct ring {
+	uint64_t magic, size;
+	_Alignas(64) _Atomic uint64_t head;
+	_Alignas(64) _Atomic uint64_t tail;
+	_Alignas(64) uint8_t bytes[];
+};
+
+struct emit_state {
+	uint64_t magic;
+	_Atomic uint32_t ok;
+	_Atomic int64_t beat_ms;
+	_Atomic uint64_t written, synced;
+};
+
+struct emit {
+	struct ring *ring;
+	size_t mapped;
+	uint64_t size;
+	uint64_t head;
+	uint64_t reserved;	/* for ends that will come */
+	uint64_t lost;
+	const struct emit_state *state;
+	int wake_fd;
+	bool dirty;
+};
+
+struct emit_reader {
+	struct ring *ring;
+	size_t mapped;
+	uint64_t size, tail;
+	struct record copy;
+};
+
+static int64_t
+now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static int
+sealed(const char *name, size_t size)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)size) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) {
+		int err = errno;
+
+		close(fd);
+		return -err;
+	}
+	return fd;
+}
+
+static void *
+map(int fd, size_t *size, int prot)
+{
+	struct stat st;
+	void *p;
+
+	if (fstat(fd, &st) < 0 || st.st_size <= 0)
+		return NULL;
+	*size = (size_t)st.st_size;
+	p = mmap(NULL, *size, prot, MAP_SHARED, fd, 0);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+int
+emit_ring_create(size_t bytes)
+{
+	size_t size = RING_MIN_BYTES, mapped;
+	struct ring *r;
+	int fd;
+
+	while (size < bytes && size < RING_MAX_BYTES)
+		size *= 2;
+	fd = sealed("penstock-ring", sizeof(*r) + size);
+	if (fd < 0)
+		return fd;
+	r = map(fd, &mapped, PROT_READ | PROT_WRITE);
+	if (r == NULL) {
+		close(fd);
+		return -ENOMEM;
+	}
+	r->size = size;
+	r->magic = RING_MAGIC;
+	munmap(r, mapped);
+	return fd;
+}
+
+int
+emit_state_create(void)
+{
+	int fd = sealed("penstock-recorder", sizeof(struct emit_state));
+	struct emit_state *s;
+	size_t mapped;
+
+	if (fd < 0)
+		return fd;
+	s = map(fd, &mapped, PROT_READ | PROT_WRITE);
+	if (s == NULL) {
+		close(fd);
+		return -ENOMEM;
+	}
+	s->magic = STATE_MAGIC;
+	munmap(s, mapped);
+	return fd;
+}
+
+/* The size was sealed by the parent; the header must agree with it. */
+static struct ring *
+ring_map(int fd, size_t *mapped)
+{
+	struct ring *r = map(fd, mapped, PROT_READ | PROT_WRITE);
+
+	if (r == NULL)
+		return NULL;
+	if (*mapped > sizeof(*r) && r->magic == RING_MAGIC &&
+	    r->size == *mapped - sizeof(*r) && (r->size & 7) == 0)
+		return r;
+	munmap(r, *mapped);
+	return NULL;
+}
+
+int
+emit_open(struct emit **out, int ring_fd, int state_fd, int wake_fd)
+{
+	struct emit *e = calloc(1, sizeof(*e));
+	size_t mapped;
+
+	if (e == NULL)
+		return -ENOMEM;
+	e->ring = ring_map(ring_fd, &e->mapped);
+	e->state = map(state_fd, &mapped, PROT_READ);
+	if (e->ring == NULL || e->state == NULL ||
+	    mapped < sizeof(*e->state) || e->state->magic != STATE_MAGIC) {
+		emit_close(e);
+		return -EBADMSG;
+	}
+	e->size = e->ring->size;
+	/* a restarted producer goes on where the dead one had published */
+	e->head = atomic_load(&e->ring->head);
+	e->wake_fd = wake_fd;
+	*out = e;
+	return 0;
+}
+
+void
+emit_close(struct emit *e)
+{
+	if (e == NULL)
+		return;
+	if (e->ring != NULL)
+		munmap(e->ring, e->mapped);
+	if (e->state != NULL)
+		munmap((void *)(uintptr_t)e->state, sizeof(*e->state));
+	free(e);
+}
+
+static uint64_t
+entry_bytes(size_t record)
+{
+	return (8 + record + 7) & ~7ull;
+}
+
+/* Free bytes, less one largest entry that a wrap may waste. */
+static uint64_t
+room(const struct emit *e)
+{
+	uint64_t tail = atomic_load_explicit(&e->ring->tail,
+	    memory_order_acquire);
+	uint64_t used = e->head - tail;
+
+	/* a consumer that wrote nonsense gets nothing more */
+	if (used > e->size || e->size - used < ENTRY_MAX_BYTES)
+		return 0;
+	return e->size - used - ENTRY_MAX_BYTES;
+}
+
+static bool
+recorder_ok(const struct emit *e)
+{
+	int64_t age = now_ms() - atomic_load_explicit(&e->state->beat_ms,
+	    memory_order_relaxed);
+
+	return atomic_load_explicit(&e->state->ok, memory_order_relaxed) &&
+	    age < EMIT_STALE_MS;
+}
+
+bool
+emit_ready(const struct emit *e)
+{
+	return recorder_ok(e) &&
+	    room(e) >= e->reserved + 2 * ENTRY_MAX_BYTES;
+}
+
+static void
+put(struct emit *e, const struct record *r)
+{
+	size_t len = record_size(r);
+	uint64_t need = entry_bytes(len), at = e->head % e->size;
+	uint32_t word = (uint32_t)len;
+
+	if (e->size - at < need) {
+		uint32_t wrap = WRAP;
+
+		memcpy(e->ring->bytes + at, &wrap, sizeof(wrap));
+		e->head += e->size - at;
+		at = 0;
+	}
+	memcpy(e->ring->bytes + at, &word, sizeof(word));
+	memcpy(e->ring->bytes + at + 8, r, len);
+	e->head += need;
+	atomic_store_explicit(&e->ring->head, e->head, memory_order_release);
+	e->dirty = true;
+}
+
+int
+emit_decision(struct emit *e, const struct record *r, size_t end_bytes)
+{
+	uint64_t end = end_bytes > 0 ? entry_bytes(end_bytes) : 0;
+
+	if (!recorder_ok(e) ||
+	    room(e) < e->reserved + end + entry_bytes(record_size(r)))
+		return -EAGAIN;
+	put(e, r);
+	e->reserved += end;
+	return 0;
+}
+
+void
+emit_end(struct emit *e, const struct record *r, size_t end_bytes)
+{
+	uint64_t end = entry_bytes(end_bytes);
+
+	e->reserved -= end < e->reserved ? end : e->reserved;
+	if (room(e) < entry_bytes(record_size(r))) {
+		e->lost++;
+		return;
+	}
+	put(e, r);
+}
+
+/* Say how many were lost as soon as there is room again. */
+static void
+put_gap(struct emit *e)
+{
+	struct record gap;
+
+	record_init(&gap, RECORD_GAP);
+	record_stamp(&gap);
+	gap.count = e->lost > UINT32_MAX ? UINT32_MAX : (uint32_t)e->lost;
+	if (room(e) < e->reserved + entry_bytes(record_size(&gap)))
+		return;
+	put(e, &gap);
+	e->lost = 0;
+}
+
+void
+emit_note(struct emit *e, const struct record *r)
+{
+	if (room(e) < e->reserved + entry_bytes(record_size(r))) {
+		e->lost++;
+		return;
+	}
+	put(e, r);
+}
+
+void
+emit_flush(struct emit *e)
+{
+	uint64_t one = 1;
+
+	if (e->lost > 0)
+		put_gap(e);
+	if (!e->dirty)
+		return;
+	e->dirty = false;
+	/* full means that it is awake already */
+	if (write(e->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+/* ---- recorder ---- */
+
+int
+emit_reader_open(struct emit_reader **out, int ring_fd)
+{
+	struct emit_reader *r = calloc(1, sizeof(*r));
+
+	if (r == NULL)
+		return -ENOMEM;
+	r->ring = ring_map(ring_fd, &r->mapped);
+	if (r->ring == NULL) {
+		free(r);
+		return -EBADMSG;
+	}
+	r->size = r->ring->size;
+	r->tail = atomic_load(&r->ring->tail);
+	*out = r;
+	return 0;
+}
+
+void
+emit_reader_close(struct emit_reader *r)
+{
+	if (r == NULL)
+		return;
+	munmap(r->ring, r->mapped);
+	free(r);
+}
+
+static void
+advance(struct emit_reader *r, uint64_t to)
+{
+	r->tail = to;
+	atomic_store_explicit(&r->ring->tail, to, memory_order_release);
+}
+
+/* One entry into r->copy: 1 taken, 0 a wrap was skipped, -1 nonsense.  The
+ * producer may change the bytes while we read, so they are copied first and
+ * checked after. */
+static int
+take(struct emit_reader *r, uint64_t head)
+{
+	uint64_t at = r->tail % r->size, left = r->size - at;
+	uint32_t len;
+
+	memcpy(&len, r->ring->bytes + at, sizeof(len));
+	if (len == WRAP && left <= head - r->tail) {
+		advance(r, r->tail + left);
+		return 0;
+	}
+	if (len > sizeof(r->copy) || entry_bytes(len) > left ||
+	    entry_bytes(len) > head - r->tail)
+		return -1;
+	memcpy(&r->copy, r->ring->bytes + at + 8, len);
+	if (!record_check(&r->copy, len))
+		return -1;
+	advance(r, r->tail + entry_bytes(len));
+	return 1;
+}
+
+const struct record *
+emit_next(struct emit_reader *r, uint64_t *lost)
+{
+	for (;;) {
+		uint64_t head = atomic_load_explicit(&r->ring->head,
+		    memory_order_acquire);
+		int got;
+
+		if (head == r->tail)
+			return NULL;
+		got = head - r->tail > r->size || (r->tail & 7) != 0 ||
+		    (head & 7) != 0 ? -1 : take(r, head);
+		if (got == 1)
+			return &r->copy;
+		if (got == 0)
+			continue;
+		*lost += head - r->tail <= r->size ? head - r->tail :
+		    r->size;
+		advance(r, head);
+		return NULL;
+	}
+}
+
+int
+emit_state_open(struct emit_state **out, int state_fd)
+{
+	size_t mapped;
+	struct emit_state *s = map(state_fd, &mapped,
+	    PROT_READ | PROT_WRITE);
+
+	if (s == NULL || mapped < sizeof(*s) || s->magic != STATE_MAGIC)
+		return -EBADMSG;
+	*out = s;
+	return 0;
+}
+
+void
+emit_state_beat(struct emit_state *s, bool ok, uint64_t written,
+    uint64_t synced)
+{
+	atomic_store(&s->written, written);
+	atomic_store(&s->synced, synced);
+	atomic_store(&s->ok, ok);
+	atomic_store(&s->beat_ms, now_ms());
+}

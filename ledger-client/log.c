@@ -1,1 +1,81 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "ledger-client/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "policy/span.h"
+
+#define LINE_BYTES 2048
+
+static const char *role_name = "penstock";
+static enum log_level max_level = LOG_INFO_;
+static struct {
+	time_t second;
+	unsigned lines, left_out;
+} pace;
+
+static const char *const level_word[] = {
+	[LOG_ERROR_] = "error", [LOG_WARN] = "warn", [LOG_INFO_] = "info",
+	[LOG_DEBUG_] = "debug",
+};
+
+void
+log_init(const char *role, enum log_level level)
+{
+	role_name = role;
+	max_level = level;
+}
+
+/* False when this second has had its lines. */
+static bool
+pace_take(time_t now)
+{
+	if (now != pace.second) {
+		pace.second = now;
+		pace.lines = 0;
+	}
+	if (pace.lines >= LOG_PER_SECOND) {
+		pace.left_out++;
+		return false;
+	}
+	pace.lines++;
+	return true;
+}
+
+void
+log_line(enum log_level level, const char *fmt, ...)
+{
+	char text[LINE_BYTES / 2], shown[LINE_BYTES - 256];
+	char line[LINE_BYTES], stamp[32], missed[48] = "";
+	struct timespec ts;
+	struct tm tm;
+	va_list ap;
+	int n;
+
+	if (level > max_level)
+		return;
+	clock_gettime(CLOCK_REALTIME, &ts);
+	if (!pace_take(ts.tv_sec))
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	span_print(span_str(text), shown, sizeof(shown));
+	gmtime_r(&ts.tv_sec, &tm);
+	strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
+	if (pace.left_out > 0) {
+		snprintf(missed, sizeof(missed), " left_out=%u",
+		    pace.left_out);
+		pace.left_out = 0;
+	}
+	n = snprintf(line, sizeof(line),
+	    "time=%s.%03ldZ level=%s role=%s pid=%d%s msg=\"%s\"\n", stamp,
+	    ts.tv_nsec / 1000000, level_word[level], role_name,
+	    (int)getpid(), missed, shown);
+	if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0)
+		return;		/* nowhere else to say it */
+}

@@ -1,1 +1,399 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "ledger-client/record.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#define RECORD_VERSION 1
+
+static const char *const kind_words[] = {
+	[RECORD_NONE] = "none", [RECORD_START] = "start",
+	[RECORD_POLICY] = "policy", [RECORD_DECISION] = "decision",
+	[RECORD_END] = "end", [RECORD_DNS] = "dns", [RECORD_ROLE] = "role",
+	[RECORD_GAP] = "gap", [RECORD_STOP] = "stop",
+};
+static const char *const via_words[] = {
+	[VIA_NONE] = "none", [VIA_TPROXY] = "tproxy",
+	[VIA_REDIRECT] = "redirect", [VIA_CONNECT] = "connect",
+	[VIA_HTTP] = "http", [VIA_NAMED] = "named",
+	[VIA_DNS_UDP] = "dns-udp", [VIA_DNS_TCP] = "dns-tcp",
+};
+static const char *const from_words[] = {
+	[NAME_FROM_NONE] = "none", [NAME_FROM_SNI] = "sni",
+	[NAME_FROM_HOST] = "host", [NAME_FROM_CONNECT] = "connect",
+	[NAME_FROM_QUESTION] = "question", [NAME_FROM_PIN] = "pin",
+};
+static const char *const how_words[] = {
+	[HOW_NONE] = "none", [HOW_FIN] = "fin",
+	[HOW_RESET_CLIENT] = "reset_client",
+	[HOW_RESET_UPSTREAM] = "reset_upstream",
+	[HOW_REFUSED] = "refused", [HOW_CUT] = "cut",
+};
+#define LAST(words) (sizeof(words) / sizeof((words)[0]) - 1)
+
+const char *
+record_kind_word(enum record_kind k)
+{
+	return kind_words[(unsigned)k <= LAST(kind_words) ? k : 0];
+}
+
+const char *
+record_via_word(enum record_via v)
+{
+	return via_words[(unsigned)v <= LAST(via_words) ? v : 0];
+}
+
+const char *
+record_how_word(enum record_how h)
+{
+	return how_words[(unsigned)h <= LAST(how_words) ? h : 0];
+}
+
+void
+record_init(struct record *r, enum record_kind kind)
+{
+	memset(r, 0, offsetof(struct record, text));
+	r->kind = (uint16_t)kind;
+	r->rule_line = 0;
+}
+
+void
+record_set(struct record *r, enum record_text which, struct span s)
+{
+	bool cut = s.len > RECORD_TEXT_MAX_BYTES;
+	size_t n = cut ? RECORD_TEXT_MAX_BYTES : s.len;
+
+	if (n > RECORD_TEXT_BYTES - r->text_len) {
+		n = RECORD_TEXT_BYTES - r->text_len;
+		cut = true;
+	}
+	if (n == 0)
+		return;
+	memcpy(r->text + r->text_len, s.data, n);
+	if (cut)
+		r->text[r->text_len + n - 1] = '~';
+	r->text_at[which] = r->text_len;
+	r->text_at_len[which] = (uint8_t)n;
+	r->text_len = (uint16_t)(r->text_len + n);
+}
+
+struct span
+record_get(const struct record *r, enum record_text which)
+{
+	return span_of(r->text + r->text_at[which], r->text_at_len[which]);
+}
+
+size_t
+record_size(const struct record *r)
+{
+	return offsetof(struct record, text) + r->text_len;
+}
+
+static void
+set_labels(struct record *r, const struct cell_view *cell)
+{
+	char all[RECORD_TEXT_MAX_BYTES + 1];
+	size_t at = 0;
+
+	for (size_t i = 0; i < cell->n_labels; i++) {
+		int n = snprintf(all + at, sizeof(all) - at, "%s%.*s=%.*s",
+		    i > 0 ? "," : "", (int)cell->labels[i].key.len,
+		    (const char *)cell->labels[i].key.data,
+		    (int)cell->labels[i].value.len,
+		    (const char *)cell->labels[i].value.data);
+
+		if (n < 0 || (size_t)n >= sizeof(all) - at)
+			break;
+		at += (size_t)n;
+	}
+	record_set(r, TEXT_LABELS, span_of(all, at));
+}
+
+void
+record_policy(struct record *r, const struct policy *p, uint32_t cell,
+    uint32_t rule)
+{
+	struct cell_view c;
+	struct rule_view v;
+
+	if (p == NULL)
+		return;
+	r->generation = policy_generation(p);
+	memcpy(r->digest, policy_digest(p), sizeof(r->digest));
+	if (cell == CELL_NONE || !policy_cell(p, cell, 0, &c))
+		return;
+	record_set(r, TEXT_CELL, c.id);
+	set_labels(r, &c);
+	if (rule == RULE_NONE || !policy_rule(p, cell, rule, &v))
+		return;
+	record_set(r, TEXT_RULE, v.id);
+	record_set(r, TEXT_RULE_FILE, v.file);
+	record_set(r, TEXT_RULE_REASON, v.reason);
+	r->rule_line = v.line;
+}
+
+static int64_t
+clock_us(clockid_t which)
+{
+	struct timespec ts;
+
+	clock_gettime(which, &ts);
+	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+void
+record_stamp(struct record *r)
+{
+	r->wall_us = clock_us(CLOCK_REALTIME);
+	r->mono_us = clock_us(CLOCK_MONOTONIC);
+}
+
+bool
+record_check(const struct record *r, size_t len)
+{
+	if (len < offsetof(struct record, text) ||
+	    r->text_len > RECORD_TEXT_BYTES || len < record_size(r))
+		return false;
+	if (r->kind == RECORD_NONE || r->kind > LAST(kind_words) ||
+	    r->verdict > VERDICT_ALLOW || r->would > VERDICT_ALLOW ||
+	    r->reason >= REASON_COUNT || r->via > LAST(via_words) ||
+	    r->name_from > LAST(from_words) || r->how > LAST(how_words))
+		return false;
+	for (unsigned i = 0; i < TEXT_COUNT; i++)
+		if (r->text_at[i] + r->text_at_len[i] > r->text_len)
+			return false;
+	return true;
+}
+
+/* ---- JSON ---- */
+
+/* A line being written: the bound is checked once, at the end of each
+ * piece, and RECORD_JSON_MAX_BYTES holds the worst case. */
+struct line {
+	char *out;
+	size_t at;
+	bool comma;
+};
+
+static void
+put(struct line *l, const char *text)
+{
+	size_t n = strlen(text);
+
+	if (l->at + n >= RECORD_JSON_MAX_BYTES)
+		return;
+	memcpy(l->out + l->at, text, n);
+	l->at += n;
+}
+
+static void
+put_key(struct line *l, const char *key)
+{
+	put(l, l->comma ? ",\"" : "\"");
+	put(l, key);
+	put(l, "\":");
+	l->comma = true;
+}
+
+/* Everything that is not plain ASCII becomes \u00XX: a line is always ASCII
+ * and cannot be forged by what it reports. */
+static void
+put_string(struct line *l, struct span s)
+{
+	char esc[8];
+
+	put(l, "\"");
+	for (size_t i = 0; i < s.len; i++) {
+		uint8_t c = s.data[i];
+
+		if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\')
+			snprintf(esc, sizeof(esc), "%c", c);
+		else
+			snprintf(esc, sizeof(esc), "\\u%04x", c);
+		put(l, esc);
+	}
+	put(l, "\"");
+}
+
+static void
+put_text(struct line *l, const char *key, struct span s)
+{
+	if (s.len == 0)
+		return;
+	put_key(l, key);
+	put_string(l, s);
+}
+
+static void
+put_word(struct line *l, const char *key, const char *word)
+{
+	put_text(l, key, span_str(word));
+}
+
+static void
+put_number(struct line *l, const char *key, uint64_t v)
+{
+	char text[24];
+
+	put_key(l, key);
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)v);
+	put(l, text);
+}
+
+static void
+put_endpoint(struct line *l, const char *key, const struct endpoint *e)
+{
+	static const struct endpoint none;
+	char text[ADDR_TEXT_BYTES];
+
+	if (endpoint_eq(e, &none))
+		return;
+	put_word(l, key, endpoint_text(e, text));
+}
+
+static void
+put_time(struct line *l, int64_t wall_us)
+{
+	time_t s = (time_t)(wall_us / 1000000);
+	char day[32], text[48];
+	struct tm tm;
+
+	gmtime_r(&s, &tm);
+	strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(text, sizeof(text), "%s.%06lldZ", day,
+	    (long long)(wall_us % 1000000));
+	put_word(l, "time", text);
+}
+
+/* "team=a,run=7" as an object. */
+static void
+put_labels(struct line *l, struct span all)
+{
+	if (all.len == 0)
+		return;
+	put_key(l, "labels");
+	put(l, "{");
+	l->comma = false;
+	while (all.len > 0) {
+		const uint8_t *end = memchr(all.data, ',', all.len);
+		size_t n = end != NULL ? (size_t)(end - all.data) : all.len;
+		const uint8_t *eq = memchr(all.data, '=', n);
+		size_t k = eq != NULL ? (size_t)(eq - all.data) : n;
+
+		put(l, l->comma ? "," : "");
+		put_string(l, span_of(all.data, k));
+		put(l, ":");
+		put_string(l, k < n ? span_of(eq + 1, n - k - 1) :
+		    span_of("", 0));
+		l->comma = true;
+		all = n < all.len ? span_of(all.data + n + 1,
+		    all.len - n - 1) : span_of("", 0);
+	}
+	put(l, "}");
+	l->comma = true;
+}
+
+static void
+put_rule(struct line *l, const struct record *r)
+{
+	char at[RECORD_TEXT_MAX_BYTES + 16];
+	struct span file = record_get(r, TEXT_RULE_FILE);
+
+	put_text(l, "rule", record_get(r, TEXT_RULE));
+	if (file.len > 0) {
+		snprintf(at, sizeof(at), "%.*s:%u", (int)file.len,
+		    (const char *)file.data, r->rule_line);
+		put_word(l, "rule_at", at);
+	}
+	put_text(l, "rule_reason", record_get(r, TEXT_RULE_REASON));
+}
+
+static void
+put_digest(struct line *l, const struct record *r)
+{
+	char hex[2 * POLICY_DIGEST_BYTES + 1];
+
+	if (r->generation == 0)
+		return;
+	put_number(l, "generation", r->generation);
+	for (unsigned i = 0; i < POLICY_DIGEST_BYTES; i++)
+		snprintf(hex + 2 * (size_t)i, 3, "%02x", r->digest[i]);
+	put_word(l, "digest", hex);
+}
+
+static bool
+is_judged(const struct record *r)
+{
+	return r->kind == RECORD_DECISION || r->kind == RECORD_DNS ||
+	    r->kind == RECORD_END;
+}
+
+static void
+put_verdict(struct line *l, const struct record *r)
+{
+	if (!is_judged(r))
+		return;
+	put_word(l, "verdict", verdict_word((enum verdict)r->verdict));
+	if (r->would != r->verdict)
+		put_word(l, "would", verdict_word((enum verdict)r->would));
+}
+
+static void
+put_end(struct line *l, const struct record *r)
+{
+	if (r->kind != RECORD_END)
+		return;
+	put_word(l, "how", record_how_word((enum record_how)r->how));
+	put_number(l, "bytes_up", r->bytes_up);
+	put_number(l, "bytes_down", r->bytes_down);
+	put_number(l, "duration_us", r->duration_us);
+}
+
+size_t
+record_json(const struct record *r, uint64_t seq, const char *instance,
+    char out[static RECORD_JSON_MAX_BYTES])
+{
+	struct line l = { .out = out };
+
+	put(&l, "{");
+	put_number(&l, "v", RECORD_VERSION);
+	put_number(&l, "seq", seq);
+	put_word(&l, "instance", instance);
+	put_word(&l, "kind", record_kind_word((enum record_kind)r->kind));
+	put_time(&l, r->wall_us);
+	put_number(&l, "mono_us", (uint64_t)r->mono_us);
+	if (r->connection != 0)
+		put_number(&l, "connection", r->connection);
+	if (r->request != 0)
+		put_number(&l, "request", r->request);
+	put_text(&l, "cell", record_get(r, TEXT_CELL));
+	put_labels(&l, record_get(r, TEXT_LABELS));
+	put_endpoint(&l, "client", &r->client);
+	if (r->via != VIA_NONE)
+		put_word(&l, "via", via_words[r->via]);
+	put_text(&l, "name", record_get(r, TEXT_NAME));
+	if (r->name_from != NAME_FROM_NONE)
+		put_word(&l, "name_from", from_words[r->name_from]);
+	put_text(&l, "other_name", record_get(r, TEXT_OTHER_NAME));
+	if (r->qtype != 0)
+		put_number(&l, "qtype", r->qtype);
+	put_endpoint(&l, "original", &r->original);
+	put_endpoint(&l, "dialled", &r->dialled);
+	put_verdict(&l, r);
+	if (r->reason != REASON_NONE)
+		put_word(&l, "reason", reason_word((enum reason)r->reason));
+	put_rule(&l, r);
+	put_text(&l, "ja4", record_get(r, TEXT_JA4));
+	put_text(&l, "alpn", record_get(r, TEXT_ALPN));
+	put_text(&l, "method", record_get(r, TEXT_METHOD));
+	put_text(&l, "path", record_get(r, TEXT_PATH));
+	if (r->status != 0)
+		put_number(&l, "status", r->status);
+	put_end(&l, r);
+	if (r->count != 0)
+		put_number(&l, "count", r->count);
+	put_digest(&l, r);
+	put_text(&l, "detail", record_get(r, TEXT_DETAIL));
+	put(&l, "}\n");
+	return l.at;
+}
