@@ -1,1 +1,123 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "proxy/ja4.h"
+
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define EXT_SERVER_NAME 0
+#define EXT_ALPN 16
+
+bool
+ja4_is_grease(uint16_t v)
+{
+	return (v & 0x0f0f) == 0x0a0a && v >> 8 == (v & 0xff);
+}
+
+static const char *
+version_word(uint16_t v)
+{
+	switch (v) {
+	case 0x0304: return "13";
+	case 0x0303: return "12";
+	case 0x0302: return "11";
+	case 0x0301: return "10";
+	case 0x0300: return "s3";
+	case 0x0002: return "s2";
+	}
+	return "00";
+}
+
+static bool
+is_alnum(uint8_t c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+	    (c >= 'A' && c <= 'Z');
+}
+
+/* First and last character of the first protocol; of its hex when one of
+ * them is not alphanumeric. */
+static void
+alpn_word(struct span alpn, char out[static 3])
+{
+	static const char hex[] = "0123456789abcdef";
+	uint8_t first, last;
+
+	memcpy(out, "00", 3);
+	if (alpn.len == 0)
+		return;
+	first = alpn.data[0];
+	last = alpn.data[alpn.len - 1];
+	if (is_alnum(first) && is_alnum(last)) {
+		out[0] = (char)first;
+		out[1] = (char)last;
+		return;
+	}
+	out[0] = hex[first >> 4];
+	out[1] = hex[last & 15];
+}
+
+static int
+by_value(const void *a, const void *b)
+{
+	return *(const uint16_t *)a - *(const uint16_t *)b;
+}
+
+/* "1301,1302" at out; returns the length. */
+static size_t
+write_list(const uint16_t *v, size_t n, char *out)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (i > 0)
+			out[at++] = ',';
+		snprintf(out + at, 5, "%04x", v[i]);
+		at += 4;
+	}
+	return at;
+}
+
+static void
+digest12(const char *text, size_t len, char out[static 13])
+{
+	uint8_t d[EVP_MAX_MD_SIZE];
+	unsigned n = 0;
+
+	memcpy(out, "000000000000", 13);
+	if (len == 0 ||
+	    EVP_Digest(text, len, d, &n, EVP_sha256(), NULL) != 1)
+		return;
+	for (size_t i = 0; i < 6; i++)
+		snprintf(out + 2 * i, 3, "%02x", d[i]);
+}
+
+void
+ja4_write(struct ja4_parts *p, char out[static JA4_BYTES])
+{
+	static char text[JA4_LIST_MAX * 2 * 5 + 2];
+	uint16_t kept[JA4_LIST_MAX];
+	char ciphers[13], extensions[13], alpn[3];
+	size_t n = 0, len;
+
+	qsort(p->ciphers, p->n_ciphers, sizeof(p->ciphers[0]), by_value);
+	len = write_list(p->ciphers, p->n_ciphers, text);
+	digest12(text, len, ciphers);
+	for (size_t i = 0; i < p->n_extensions; i++)
+		if (p->extensions[i] != EXT_SERVER_NAME &&
+		    p->extensions[i] != EXT_ALPN)
+			kept[n++] = p->extensions[i];
+	qsort(kept, n, sizeof(kept[0]), by_value);
+	len = write_list(kept, n, text);
+	if (p->n_algorithms > 0) {
+		text[len++] = '_';
+		len += write_list(p->algorithms, p->n_algorithms, text + len);
+	}
+	digest12(text, p->n_extensions > 0 ? len : 0, extensions);
+	alpn_word(p->alpn, alpn);
+	snprintf(out, JA4_BYTES, "t%s%c%02u%02u%s_%s_%s",
+	    version_word(p->version), p->name ? 'd' : 'i',
+	    (unsigned)(p->n_ciphers > 99 ? 99 : p->n_ciphers),
+	    (unsigned)(p->n_extensions > 99 ? 99 : p->n_extensions), alpn,
+	    ciphers, extensions);
+}
