@@ -62,7 +62,7 @@ policy_SRC := span host addr verdict problem yaml charter rules names cidr \
 	image policy decide
 ledger-client_SRC := log record emit count
 dns_SRC := message pin cache ask resolve front
-proxy_SRC := proxy listen conn hello ja4 flight http forward dial relay \
+proxy_SRC := proxy listen conn hello ja4 flight http http_body http_write forward dial relay \
 	refuse limit
 sidecar_SRC := main config settings role parent compile ipc sockets confine \
 	seccomp resolver engine recorder admin rules \

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proxy/http.h"
+
+/* Chunked bodies (RFC 9112 7.1), byte-exact. */
+
+#define SIZE_DIGITS_MAX 15u
+#define EXTENSION_MAX_BYTES 256u	/* of one chunk-size line */
+#define TRAILER_MAX_BYTES 8192u
+
+enum chunk_state {
+	CHUNK_SIZE = 0, CHUNK_EXTENSION, CHUNK_SIZE_LF, CHUNK_DATA,
+	CHUNK_DATA_CR, CHUNK_DATA_LF, CHUNK_TRAILER, CHUNK_TRAILER_LINE,
+	CHUNK_TRAILER_LF, CHUNK_LAST_LF, CHUNK_END,
+};
+
+static int
+hex_value(uint8_t c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+static bool
+size_byte(struct http_chunks *c, uint8_t b)
+{
+	int v = hex_value(b);
+
+	if (v >= 0) {
+		c->left = c->left << 4 | (unsigned)v;
+		return ++c->digits <= SIZE_DIGITS_MAX;
+	}
+	if (c->digits == 0)
+		return false;
+	c->line = 0;
+	if (b == '\r')
+		c->state = CHUNK_SIZE_LF;
+	else if (b == ';')
+		c->state = CHUNK_EXTENSION;
+	else
+		return false;
+	return true;
+}
+
+static bool
+extension_byte(struct http_chunks *c, uint8_t b)
+{
+	if (b == '\r') {
+		c->state = CHUNK_SIZE_LF;
+		return true;
+	}
+	return (b == '\t' || (b >= 0x20 && b != 0x7f)) &&
+	    ++c->line <= EXTENSION_MAX_BYTES;
+}
+
+/* A trailer line must begin with a token character and hold a colon: its
+ * name is checked as far as a folded or nameless line needs. */
+static bool
+trailer_byte(struct http_chunks *c, uint8_t b)
+{
+	if (++c->trailer > TRAILER_MAX_BYTES)
+		return false;
+	if (c->state == CHUNK_TRAILER) {
+		if (b == '\r') {
+			c->state = CHUNK_LAST_LF;
+			return true;
+		}
+		c->state = CHUNK_TRAILER_LINE;
+		c->digits = 0;
+		return b > 0x20 && b < 0x7f && b != ':';
+	}
+	if (b == '\r') {
+		c->state = CHUNK_TRAILER_LF;
+		return c->digits == 1;
+	}
+	if (c->digits == 0 && b == ':') {
+		c->digits = 1;
+		return true;
+	}
+	if (c->digits == 0)
+		return b > 0x20 && b < 0x7f;
+	return b == '\t' || (b >= 0x20 && b != 0x7f);
+}
+
+static bool
+byte(struct http_chunks *c, uint8_t b)
+{
+	switch ((enum chunk_state)c->state) {
+	case CHUNK_SIZE:
+		return size_byte(c, b);
+	case CHUNK_EXTENSION:
+		return extension_byte(c, b);
+	case CHUNK_SIZE_LF:
+		c->state = c->left > 0 ? CHUNK_DATA : CHUNK_TRAILER;
+		c->digits = 0;
+		return b == '\n';
+	case CHUNK_DATA_CR:
+		c->state = CHUNK_DATA_LF;
+		return b == '\r';
+	case CHUNK_DATA_LF:
+		c->state = CHUNK_SIZE;
+		return b == '\n';
+	case CHUNK_TRAILER:
+	case CHUNK_TRAILER_LINE:
+		return trailer_byte(c, b);
+	case CHUNK_TRAILER_LF:
+		c->state = CHUNK_TRAILER;
+		return b == '\n';
+	case CHUNK_LAST_LF:
+		c->state = CHUNK_END;
+		return b == '\n';
+	case CHUNK_DATA:
+	case CHUNK_END:
+		break;
+	}
+	return false;
+}
+
+enum parse
+http_chunks_feed(struct http_chunks *c, struct span bytes, size_t *used)
+{
+	*used = 0;
+	while (*used < bytes.len && c->state != CHUNK_END) {
+		size_t left = bytes.len - *used;
+
+		if (c->state == CHUNK_DATA) {
+			size_t n = c->left < left ? (size_t)c->left : left;
+
+			c->left -= n;
+			*used += n;
+			if (c->left == 0)
+				c->state = CHUNK_DATA_CR;
+			continue;
+		}
+		if (!byte(c, bytes.data[*used]))
+			return PARSE_BAD;
+		(*used)++;
+	}
+	return c->state == CHUNK_END ? PARSE_DONE : PARSE_MORE;
+}

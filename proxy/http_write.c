@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proxy/http.h"
+
+#include <stdio.h>
+
+/* Heads as they are sent on. */
+
+#define VIA_NAME "penstock"
+
+struct writer {
+	uint8_t *out;
+	size_t size, at;
+	bool full;
+};
+
+static void
+put(struct writer *w, struct span s)
+{
+	if (s.len > w->size - w->at)
+		w->full = true;
+	if (w->full || s.len == 0)
+		return;
+	memcpy(w->out + w->at, s.data, s.len);
+	w->at += s.len;
+}
+
+static void
+put_text(struct writer *w, const char *text)
+{
+	put(w, span_str(text));
+}
+
+static void
+put_field(struct writer *w, struct span name, struct span value)
+{
+	put(w, name);
+	put_text(w, ": ");
+	put(w, value);
+	put_text(w, "\r\n");
+}
+
+static bool
+is(struct span s, const char *text)
+{
+	return span_caseeq(s, span_str(text));
+}
+
+/* True when a Connection field names it (RFC 9110 7.6.1). */
+static bool
+is_listed(struct span name, const struct http_field *fields, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct span list = fields[i].value;
+
+		if (!is(fields[i].name, "Connection"))
+			continue;
+		while (list.len > 0) {
+			size_t len = 0, end;
+
+			while (list.len > 0 && (list.data[0] == ' ' ||
+			    list.data[0] == '\t' || list.data[0] == ','))
+				list = span_of(list.data + 1, list.len - 1);
+			while (len < list.len && list.data[len] != ',')
+				len++;
+			end = len;
+			while (end > 0 && (list.data[end - 1] == ' ' ||
+			    list.data[end - 1] == '\t'))
+				end--;
+			if (span_caseeq(name, span_of(list.data, end)))
+				return true;
+			list = span_of(list.data + len, list.len - len);
+		}
+	}
+	return false;
+}
+
+bool
+http_field_is_hop(const struct http_field *f, const struct http_field *fields,
+    size_t n)
+{
+	/* what frames the message is never taken out, whatever Connection
+	 * says */
+	if (is(f->name, "Content-Length") || is(f->name, "Transfer-Encoding"))
+		return false;
+	return is(f->name, "Connection") || is(f->name, "Keep-Alive") ||
+	    is(f->name, "TE") || is(f->name, "Upgrade") ||
+	    is(f->name, "Host") || is(f->name, "HTTP2-Settings") ||
+	    span_starts(f->name, "Proxy-") ||
+	    is_listed(f->name, fields, n);
+}
+
+static void
+put_fields(struct writer *w, const struct http_field *fields, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!http_field_is_hop(&fields[i], fields, n))
+			put_field(w, fields[i].name, fields[i].value);
+}
+
+static void
+put_host(struct writer *w, const struct http_target *to)
+{
+	char text[HOST_MAX_BYTES + 16], a[ADDR_TEXT_BYTES];
+
+	if (!to->is_addr)
+		snprintf(text, sizeof(text), "%s", to->host.name);
+	else if (addr_is_v4(&to->addr))
+		snprintf(text, sizeof(text), "%s", addr_text(&to->addr, a));
+	else
+		snprintf(text, sizeof(text), "[%s]", addr_text(&to->addr, a));
+	put_text(w, "Host: ");
+	put_text(w, text);
+	if (to->port != 80) {
+		snprintf(text, sizeof(text), ":%u", to->port);
+		put_text(w, text);
+	}
+	put_text(w, "\r\n");
+}
+
+size_t
+http_request_write(const struct http_request *rq, bool upgrade, uint8_t *out,
+    size_t size)
+{
+	struct writer w = { .out = out, .size = size };
+
+	put(&w, rq->method_text);
+	put_text(&w, " ");
+	/* OPTIONS http://h and GET http://h?q (RFC 9112 3.2.1, 3.2.4) */
+	if (rq->path.len == 0)
+		put_text(&w, rq->method == HTTP_OPTIONS ? "*" : "/");
+	else if (rq->path.data[0] == '?')
+		put_text(&w, "/");
+	put(&w, rq->path);
+	put_text(&w, rq->minor == 0 ? " HTTP/1.0\r\n" : " HTTP/1.1\r\n");
+	put_host(&w, &rq->to);
+	put_fields(&w, rq->fields, rq->n_fields);
+	put_text(&w, rq->minor == 0 ? "Via: 1.0 " VIA_NAME "\r\n" :
+	    "Via: 1.1 " VIA_NAME "\r\n");
+	if (upgrade) {
+		put_text(&w, "Connection: upgrade\r\n");
+		put_field(&w, span_str("Upgrade"), rq->upgrade);
+	} else if (rq->minor == 0) {
+		put_text(&w, "Connection: close\r\n");
+	}
+	put_text(&w, "\r\n");
+	return w.full ? 0 : w.at;
+}
+
+size_t
+http_response_write(const struct http_response *rs, bool close, bool upgrade,
+    uint8_t *out, size_t size)
+{
+	struct writer w = { .out = out, .size = size };
+	char line[32];
+
+	snprintf(line, sizeof(line), "HTTP/1.1 %03u ", rs->status);
+	put_text(&w, line);
+	put(&w, rs->reason);
+	put_text(&w, "\r\n");
+	put_fields(&w, rs->fields, rs->n_fields);
+	put_text(&w, rs->minor == 0 ? "Via: 1.0 " VIA_NAME "\r\n" :
+	    "Via: 1.1 " VIA_NAME "\r\n");
+	if (upgrade) {
+		put_text(&w, "Connection: upgrade\r\n");
+		put_field(&w, span_str("Upgrade"), rs->upgrade);
+	} else if (rs->status >= 200) {
+		put_text(&w, close ? "Connection: close\r\n" :
+		    "Connection: keep-alive\r\n");
+	}
+	put_text(&w, "\r\n");
+	return w.full ? 0 : w.at;
+}
