@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "policy/build.h"
@@ -260,6 +261,50 @@ policy_rule_port(const struct policy *p, uint32_t cell, uint32_t rule,
 		if (port >= ports[i].lo && port <= ports[i].hi)
 			return true;
 	return false;
+}
+
+char *
+policy_rule_ports(const struct policy *p, uint32_t cell, uint32_t rule,
+    char *out, size_t size)
+{
+	const struct image_rule *r = rule_at(p, cell, rule);
+	const struct image_ports *ports;
+	size_t n = 0;
+	uint32_t i;
+
+	out[0] = '\0';
+	if (r == NULL)
+		return out;
+	ports = image_ports(p->image, r);
+	for (i = 0; i < r->ports.len; i++) {
+		if (size - n < 16) {
+			(void)snprintf(out + n, size - n, "~");
+			break;
+		}
+		if (ports[i].lo <= 1 && ports[i].hi == 65535)
+			n += (size_t)snprintf(out + n, size - n, "any");
+		else if (ports[i].lo == ports[i].hi)
+			n += (size_t)snprintf(out + n, size - n, "%s%u",
+			    i > 0 ? ", " : "", ports[i].lo);
+		else
+			n += (size_t)snprintf(out + n, size - n, "%s%u-%u",
+			    i > 0 ? ", " : "", ports[i].lo, ports[i].hi);
+	}
+	return out;
+}
+
+size_t
+policy_lab(const struct policy *p, uint32_t cell, struct prefix *out,
+    size_t max)
+{
+	const struct image_cell *c = cell_at(p, cell);
+	const struct image_set *s;
+
+	if (c == NULL)
+		return 0;
+	s = &image_sets(p->image)[c->set];
+	memcpy(out, s->lab, (s->n_lab < max ? s->n_lab : max) * sizeof(*out));
+	return s->n_lab;
 }
 
 bool

@@ -154,6 +154,13 @@ uint32_t policy_rules(const struct policy *p, uint32_t cell);
 /* True when the rule covers the port (expired or not). */
 bool policy_rule_port(const struct policy *p, uint32_t cell, uint32_t rule,
     uint16_t port);
+/* "443, 8000-8099" or "any"; cut with "~" when the room ends.  Returns out. */
+char *policy_rule_ports(const struct policy *p, uint32_t cell, uint32_t rule,
+    char *out, size_t size);
+/* What stands outside the rules and has no other question, for people: how
+ * many prefixes count as public (lab); out gets at most max of them. */
+size_t policy_lab(const struct policy *p, uint32_t cell, struct prefix *out,
+    size_t max);
 MUST_USE bool policy_rule(const struct policy *p, uint32_t cell,
     uint32_t rule, struct rule_view *out);
 

@@ -360,6 +360,30 @@ pattern_complain(struct reading *rd, struct place at, struct span text,
 	    "%s\"%s\" is not a host name pattern", rd->where, shown);
 }
 
+/*
+ * Under a registry's suffix everybody registers names, so a wildcard there is
+ * refused; under one that a company runs for its users it may be meant.
+ */
+static bool
+suffix_ok(struct reading *rd, struct place at, const struct host *name)
+{
+	if (rd->psl == NULL || psl_is_public_suffix2(rd->psl, name->name,
+	    PSL_TYPE_ICANN) != 0) {
+		problem_add(rd->ps, PROBLEM_ERROR, at,
+		    "name the domain, or add force: true to the rule",
+		    "%sa wildcard over the public suffix %s opens names of "
+		    "everybody", rd->where, name->name);
+		return false;
+	}
+	if (psl_is_public_suffix2(rd->psl, name->name, PSL_TYPE_PRIVATE |
+	    PSL_TYPE_NO_STAR_RULE) != 0)
+		problem_add(rd->ps, PROBLEM_WARNING, at,
+		    "add force: true to the rule if all of them are meant",
+		    "%sanybody may get a name under %s", rd->where,
+		    name->name);
+	return true;
+}
+
 static void
 pattern_read(struct reading *rd, struct place at, struct span text,
     bool force, struct rule *r)
@@ -382,14 +406,8 @@ pattern_read(struct reading *rd, struct place at, struct span text,
 		return;
 	}
 	if ((kinds & NAMES_BELOW) != 0 && !force &&
-	    r->verdict == VERDICT_ALLOW && (rd->psl == NULL ||
-	    psl_is_public_suffix2(rd->psl, name.name, PSL_TYPE_ANY) != 0)) {
-		problem_add(rd->ps, PROBLEM_ERROR, at,
-		    "name the domain, or add force: true to the rule",
-		    "%sa wildcard over the public suffix %s opens names of "
-		    "everybody", rd->where, name.name);
+	    r->verdict == VERDICT_ALLOW && !suffix_ok(rd, at, &name))
 		return;
-	}
 	(void)pattern_keep(rd, r, &name, kinds);
 }
 

@@ -1,1 +1,204 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/verb.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "policy/decide.h"
+#include "sidecar/source.h"
+
+#define SHOWN_BYTES 512
+
+static const char usage[] =
+    "usage: penstock explain [-c FILE] [--cell ID] [--ip ADDRESS]\n"
+    "           HOST[:PORT]\n"
+    "Say what the policy decides and why. The port is 443 when absent.\n"
+    "  -c, --config FILE  penstock.yaml or a policy file\n"
+    "                     (" SOURCE_CONFIG_PATH ")\n"
+    "  --cell ID          the cell that asks; needed with several\n"
+    "  --ip ADDRESS       judge this address for the name too\n"
+    "Exit: 0 allow, 10 deny, 2 usage, 78 bad configuration, 1 failure.\n";
+
+struct explain {
+	const char *config, *cell, *ip, *target;
+	struct host name;
+	struct addr addr;
+	struct endpoint to;
+	bool has_to;
+};
+
+static int target_read(struct explain *x);
+static int explain_run(const struct explain *x, const struct source *s);
+
+int
+verb_explain(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "help", no_argument, NULL, 'h' },
+		{ "config", required_argument, NULL, 'c' },
+		{ "cell", required_argument, NULL, 'C' },
+		{ "ip", required_argument, NULL, 'i' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct explain x = { .config = SOURCE_CONFIG_PATH };
+	struct source *s = NULL;
+	struct problems *ps;
+	int c, err, rc;
+
+	while ((c = getopt_long(argc, argv, "hc:", longs, NULL)) != -1) {
+		if (c == 'h')
+			return fputs(usage, stdout) < 0;
+		if (c == 'c')
+			x.config = optarg;
+		else if (c == 'C')
+			x.cell = optarg;
+		else if (c == 'i')
+			x.ip = optarg;
+		else
+			return fputs(usage, stderr), EXIT_USAGE;
+	}
+	if (optind + 1 != argc)
+		return fputs(usage, stderr), EXIT_USAGE;
+	x.target = argv[optind];
+	rc = target_read(&x);
+	if (rc != 0)
+		return rc;
+	ps = problem_new();
+	if (ps == NULL)
+		return EXIT_FAILURE;
+	err = source_open(&s, x.config, (int64_t)time(NULL), ps);
+	if (err == -EINVAL)
+		problem_print(ps, stderr);
+	else if (err != 0)
+		fprintf(stderr, "penstock explain: %s: %s\n", x.config,
+		    strerror(-err));
+	rc = err == 0 ? explain_run(&x, s) :
+	    err == -EINVAL ? EXIT_CONFIG : EXIT_FAILURE;
+	problem_free(ps);
+	source_free(s);
+	return rc;
+}
+
+static int
+target_read(struct explain *x)
+{
+	char shown[SHOWN_BYTES];
+
+	x->to.port = 443;
+	if (!source_target(x->target, &x->name, &x->addr, &x->to.port)) {
+		fprintf(stderr, "penstock explain: \"%s\" is neither a name "
+		    "nor an address; write HOST:PORT\n",
+		    span_print(span_str(x->target), shown, sizeof(shown)));
+		return EXIT_USAGE;
+	}
+	x->has_to = x->name.len == 0;
+	if (x->has_to)
+		x->to.addr = x->addr;
+	if (x->ip == NULL)
+		return 0;
+	if (x->has_to || !addr_parse(&x->to.addr, span_str(x->ip))) {
+		fprintf(stderr, "penstock explain: --ip takes an address, "
+		    "and a name to judge it for\n");
+		return EXIT_USAGE;
+	}
+	x->has_to = true;
+	return 0;
+}
+
+static void
+on_step(void *arg, const char *line)
+{
+	(void)arg;
+	printf("  %s\n", line);
+}
+
+static uint32_t
+cell_pick(const struct policy *p, const char *id)
+{
+	uint32_t cell = 0;
+
+	if (id != NULL)
+		cell = policy_cell_by_id(p, span_str(id));
+	else if (policy_cells(p) != 1)
+		cell = CELL_NONE;
+	if (cell == CELL_NONE)
+		fprintf(stderr, "penstock explain: %s\n", id != NULL ?
+		    "there is no such cell" :
+		    "there are several cells; name one with --cell");
+	return cell;
+}
+
+static void
+rule_line(const struct decide_at *at, uint32_t rule, const char *what)
+{
+	struct rule_view v;
+	char file[SHOWN_BYTES], owner[SHOWN_BYTES];
+
+	if (!policy_rule(at->policy, at->cell, rule, &v))
+		return;
+	printf("%s: rule %u, %s %.*s, %s:%u, id %.*s", what, rule + 1,
+	    verdict_word(v.verdict), (int)v.subject.len,
+	    (const char *)v.subject.data,
+	    span_print(v.file, file, sizeof(file)), v.line, (int)v.id.len,
+	    (const char *)v.id.data);
+	if (v.owner.len > 0)
+		printf(", owner %s", span_print(v.owner, owner,
+		    sizeof(owner)));
+	if (v.reason.len > 0)
+		printf(" (%.*s)", (int)v.reason.len,
+		    (const char *)v.reason.data);
+	printf("\n");
+}
+
+static struct decision
+ask(const struct explain *x, const struct decide_at *at)
+{
+	struct decision d, question;
+	struct decide_at quiet = *at;
+
+	if (x->name.len == 0) {
+		printf("a connection to an address that no name is pinned "
+		    "to:\n");
+		return decide_nameless(at, &x->to, NULL, 0);
+	}
+	quiet.trace = NULL;
+	printf("name %s, port %u:\n", x->name.name, x->to.port);
+	printf("  the DNS question is %s\n",
+	    decide_question(&quiet, &x->name, &question) ? "asked upstream" :
+	    "refused here; nothing leaves");
+	d = decide_name(at, &x->name, x->to.port,
+	    x->has_to ? &x->to : NULL);
+	if (d.verdict == VERDICT_ALLOW && x->has_to)
+		d = decide_addr(at, &d, &x->to);
+	else if (d.verdict == VERDICT_ALLOW)
+		printf("  each address that is dialled is judged too: "
+		    "see --ip\n");
+	return d;
+}
+
+static int
+explain_run(const struct explain *x, const struct source *s)
+{
+	const struct decide_trace trace = { on_step, NULL };
+	struct decide_at at = { .policy = source_policy(s),
+	    .now_s = (int64_t)time(NULL), .trace = &trace };
+	struct decision d;
+	uint32_t near_rule = RULE_NONE;
+
+	at.cell = cell_pick(at.policy, x->cell);
+	if (at.cell == CELL_NONE)
+		return EXIT_USAGE;
+	d = ask(x, &at);
+	printf("%s: %s: %s\n", verdict_word(d.verdict),
+	    reason_word(d.reason), reason_text(d.reason));
+	if (d.would != d.verdict)
+		printf("under enforcement: %s\n", verdict_word(d.would));
+	rule_line(&at, d.rule, "decided by");
+	if (d.would == VERDICT_DENY && x->name.len > 0)
+		near_rule = decide_nearest(&at, &x->name, x->to.port);
+	if (near_rule != RULE_NONE)
+		rule_line(&at, near_rule, "nearest");
+	return d.verdict == VERDICT_ALLOW ? 0 : EXIT_DENY;
+}

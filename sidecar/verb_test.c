@@ -1,1 +1,126 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/verb.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "policy/charter.h"
+#include "policy/decide.h"
+#include "sidecar/source.h"
+
+#define SHOWN_BYTES 512
+
+static const char usage[] =
+    "usage: penstock test FILE\n"
+    "Compare the rules of a policy, or of all policies of a penstock.yaml,\n"
+    "with the expect: lists that stand beside them. Prints TAP. A deny\n"
+    "without a port expects that no port is open.\n"
+    "Exit: 0 all met, 1 one was not or there is none, 2 usage,\n"
+    "78 bad configuration.\n";
+
+/* Counts over all cells. */
+struct tally {
+	size_t n, failed;
+};
+
+static void cell_test(const struct source *s, uint32_t cell,
+    struct tally *t);
+
+int
+verb_test(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct source *s = NULL;
+	struct problems *ps;
+	struct tally t = { 0 };
+	uint32_t i;
+	int c, err;
+
+	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1)
+		return c == 'h' ? fputs(usage, stdout) < 0 :
+		    (fputs(usage, stderr), EXIT_USAGE);
+	if (optind + 1 != argc)
+		return fputs(usage, stderr), EXIT_USAGE;
+	ps = problem_new();
+	if (ps == NULL)
+		return EXIT_FAILURE;
+	err = source_open(&s, argv[optind], (int64_t)time(NULL), ps);
+	if (err == -EINVAL)
+		problem_print(ps, stderr);
+	else if (err != 0)
+		fprintf(stderr, "penstock test: %s: %s\n", argv[optind],
+		    strerror(-err));
+	for (i = 0; err == 0 && i < policy_cells(source_policy(s)); i++)
+		cell_test(s, i, &t);
+	if (err == 0)
+		printf("1..%zu\n", t.n);
+	if (err == 0 && t.n == 0)
+		fprintf(stderr, "penstock test: %s has no expect: list\n",
+		    argv[optind]);
+	problem_free(ps);
+	source_free(s);
+	if (err != 0)
+		return err == -EINVAL ? EXIT_CONFIG : EXIT_FAILURE;
+	return t.failed == 0 && t.n > 0 ? 0 : EXIT_FAILURE;
+}
+
+/* A name without a port: allowed when 443 is, denied when no port is. */
+static bool
+expect_met(const struct decide_at *at, const struct charter_expect *e,
+    struct decision *d)
+{
+	struct endpoint to = { .port = 0 };
+	struct host name;
+
+	*d = (struct decision){ .reason = REASON_NAME_MALFORMED,
+	    .rule = RULE_NONE };
+	if (!source_target(e->what, &name, &to.addr, &to.port))
+		return false;
+	if (name.len == 0) {
+		to.port = to.port != 0 ? to.port : 443;
+		*d = decide_nameless(at, &to, NULL, 0);
+	} else if (to.port == 0 && e->verdict == VERDICT_DENY) {
+		return !decide_question(at, &name, d);
+	} else {
+		*d = decide_name(at, &name, to.port != 0 ? to.port : 443,
+		    NULL);
+	}
+	return d->would == e->verdict;
+}
+
+static void
+cell_test(const struct source *s, uint32_t cell, struct tally *t)
+{
+	const struct decide_at at = { .policy = source_policy(s),
+	    .cell = cell, .now_s = (int64_t)time(NULL) };
+	const struct charter *const *charters = NULL;
+	const struct charter_expect *e;
+	size_t i, k, n, n_charters;
+	char what[SHOWN_BYTES];
+	struct decision d;
+
+	n_charters = source_charters(s, cell, &charters);
+	for (i = 0; i < n_charters; i++) {
+		e = charter_expects(charters[i], &n);
+		for (k = 0; k < n; k++) {
+			bool met = expect_met(&at, &e[k], &d);
+
+			t->n++;
+			t->failed += met ? 0 : 1;
+			printf("%sok %zu - %s %s", met ? "" : "not ", t->n,
+			    verdict_word(e[k].verdict),
+			    span_print(span_str(e[k].what), what,
+			    sizeof(what)));
+			if (!met)
+				printf(" # %s:%u: %s: %s", e[k].at.file,
+				    e[k].at.line, verdict_word(d.would),
+				    reason_text(d.reason));
+			printf("\n");
+		}
+	}
+}

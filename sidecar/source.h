@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIDECAR_SOURCE_H
+#define SIDECAR_SOURCE_H
+
+#include "policy/policy.h"
+
+/*
+ * What check, explain, test and diff read: a policy file, taken as the only
+ * file of one cell named "policy", or a penstock.yaml with all its cells.
+ * Which of the two it is shows in its keys.
+ */
+#define SOURCE_CONFIG_PATH "/etc/penstock/penstock.yaml"
+
+struct source;
+
+/*
+ * 0; -EINVAL when `ps` says what is wrong with the contents; other -errno
+ * when the file cannot be read.  `path` is borrowed until source_free, the
+ * problems too.
+ */
+MUST_USE int source_open(struct source **out, const char *path,
+    int64_t now_s, struct problems *ps);
+void source_free(struct source *s);
+
+const struct policy *source_policy(const struct source *s);
+/* The charters of a cell, base first. */
+size_t source_charters(const struct source *s, uint32_t cell,
+    const struct charter *const **out);
+
+/*
+ * What a person writes for a destination: "host", "host:port", "address",
+ * "a.b.c.d:port", "[v6]:port".  name->len is 0 for an address.  Without a
+ * port *port stays.
+ */
+MUST_USE bool source_target(const char *text, struct host *name,
+    struct addr *addr, uint16_t *port);
+
+#endif
