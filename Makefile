@@ -67,7 +67,8 @@ proxy_SRC := proxy listen conn hello ja4 flight http http_body http_write forwar
 sidecar_SRC := main config settings role parent compile ipc sockets confine \
 	seccomp resolver engine recorder admin rules \
 	verb_serve verb_check verb_explain verb_test verb_diff verb_rules \
-	verb_status verb_tail verb_health verb_env verb_token verb_schema
+	verb_status verb_tail verb_health verb_env verb_token verb_schema \
+	source
 
 # Unit tests: tests/LAYER/test_NAME.c, linked with its layer and lower ones.
 include tests/tests.mk
@@ -97,6 +98,10 @@ $(B)/%.o: %.c
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# The schemas are part of the program (.incbin).
+$(B)/sidecar/verb_schema.o: policy/penstock-policy.schema.json \
+	sidecar/penstock.schema.json
 
 # ---- tests ----
 

@@ -1,1 +1,503 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/verb.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "policy/decide.h"
+#include "policy/names.h"
+#include "policy/rules.h"
+#include "sidecar/source.h"
+
+#define LINES_MAX 200u		/* of each direction; the rest is counted */
+#define POINTS_MAX 4096u	/* ports or moments that make a difference */
+
+static const char usage[] =
+    "usage: penstock diff OLD NEW\n"
+    "Print what NEW opens (+) and closes (-) against OLD: policies, or\n"
+    "penstock.yaml files whose cells are compared by id.\n"
+    "Exit: 0 same access, 12 narrower, 10 wider (also when both), 2 usage,\n"
+    "78 bad configuration, 1 failure.\n";
+
+/* Both sides of one cell, and what was found so far. */
+struct diff {
+	const struct source *side[2];
+	uint32_t cell[2];
+	uint16_t *ports;	/* where an answer may change */
+	size_t n_ports;
+	int64_t *times;
+	size_t n_times;
+	size_t added, removed;
+	char *lines[2 * LINES_MAX];	/* printed, so that none comes twice */
+	size_t n_lines;
+	int err;
+};
+
+static int diff_open(struct source *s[2], char **paths);
+static void diff_cells(struct diff *d);
+static void diff_cell(struct diff *d);
+
+int
+verb_diff(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct source *s[2] = { NULL, NULL };
+	struct diff d = { 0 };
+	int c, rc;
+
+	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1)
+		return c == 'h' ? fputs(usage, stdout) < 0 :
+		    (fputs(usage, stderr), EXIT_USAGE);
+	if (optind + 2 != argc)
+		return fputs(usage, stderr), EXIT_USAGE;
+	rc = diff_open(s, argv + optind);
+	if (rc == 0) {
+		d.side[0] = s[0];
+		d.side[1] = s[1];
+		diff_cells(&d);
+		rc = d.err != 0 ? EXIT_FAILURE : d.added > 0 ? EXIT_DENY :
+		    d.removed > 0 ? EXIT_NARROWER : 0;
+		printf("%zu wider, %zu narrower\n", d.added, d.removed);
+		if (fflush(stdout) != 0)
+			rc = EXIT_FAILURE;
+	}
+	while (d.n_lines > 0)
+		free(d.lines[--d.n_lines]);
+	source_free(s[0]);
+	source_free(s[1]);
+	return rc;
+}
+
+static int
+diff_open(struct source *s[2], char **paths)
+{
+	struct problems *ps;
+	int i, err, rc = 0;
+
+	for (i = 0; i < 2; i++) {
+		ps = problem_new();
+		if (ps == NULL)
+			return EXIT_FAILURE;
+		err = source_open(&s[i], paths[i], (int64_t)time(NULL), ps);
+		if (err == -EINVAL) {
+			problem_print(ps, stderr);
+			rc = EXIT_CONFIG;
+		} else if (err != 0) {
+			fprintf(stderr, "penstock diff: %s: %s\n", paths[i],
+			    strerror(-err));
+			rc = rc == 0 ? EXIT_FAILURE : rc;
+		}
+		problem_free(ps);
+	}
+	return rc;
+}
+
+/* ---- findings ---- */
+
+static void found(struct diff *d, bool wider, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void
+found(struct diff *d, bool wider, const char *format, ...)
+{
+	size_t *count = wider ? &d->added : &d->removed;
+	char line[HOST_MAX_BYTES + 256];
+	va_list ap;
+	size_t i;
+
+	line[0] = wider ? '+' : '-';
+	line[1] = ' ';
+	va_start(ap, format);
+	(void)vsnprintf(line + 2, sizeof(line) - 2, format, ap);
+	va_end(ap);
+	for (i = 0; i < d->n_lines; i++)
+		if (strcmp(d->lines[i], line) == 0)
+			return;
+	if (++*count > LINES_MAX)
+		return;
+	puts(line);
+	d->lines[d->n_lines] = strdup(line);
+	if (d->lines[d->n_lines] == NULL)
+		d->err = -ENOMEM;
+	else
+		d->n_lines++;
+}
+
+/* ---- cells ---- */
+
+static uint32_t
+cell_twin(const struct source *other, const struct source *one,
+    uint32_t cell)
+{
+	struct cell_view v;
+
+	if (!policy_cell(source_policy(one), cell, 0, &v))
+		return CELL_NONE;
+	return policy_cell_by_id(source_policy(other), v.id);
+}
+
+static void
+cell_alone(struct diff *d, int side, uint32_t cell)
+{
+	struct cell_view v;
+
+	if (policy_cell(source_policy(d->side[side]), cell, 0, &v))
+		found(d, side == 1, "cell %.*s", (int)v.id.len,
+		    (const char *)v.id.data);
+}
+
+static void
+resolvers_compare(struct diff *d)
+{
+	struct endpoint a[POLICY_RESOLVERS_MAX], b[POLICY_RESOLVERS_MAX];
+	size_t n, i;
+	bool same;
+
+	n = policy_resolvers(source_policy(d->side[0]), a);
+	same = policy_resolvers(source_policy(d->side[1]), b) == n;
+	for (i = 0; same && i < n; i++)
+		same = endpoint_eq(&a[i], &b[i]);
+	if (!same)
+		found(d, true, "other resolvers: they say which address a "
+		    "name has");
+}
+
+static void
+diff_cells(struct diff *d)
+{
+	uint32_t i, twin;
+
+	resolvers_compare(d);
+	for (i = 0; i < policy_cells(source_policy(d->side[0])); i++) {
+		twin = cell_twin(d->side[1], d->side[0], i);
+		if (twin == CELL_NONE) {
+			cell_alone(d, 0, i);
+			continue;
+		}
+		d->cell[0] = i;
+		d->cell[1] = twin;
+		diff_cell(d);
+	}
+	for (i = 0; i < policy_cells(source_policy(d->side[1])); i++)
+		if (cell_twin(d->side[0], d->side[1], i) == CELL_NONE)
+			cell_alone(d, 1, i);
+}
+
+/* ---- the points where answers may change ---- */
+
+static void
+port_add(struct diff *d, uint32_t port)
+{
+	size_t i;
+
+	if (port == 0 || port > 65535)
+		return;
+	for (i = 0; i < d->n_ports; i++)
+		if (d->ports[i] == port)
+			return;
+	if (d->n_ports == POINTS_MAX)
+		d->err = -E2BIG;
+	else
+		d->ports[d->n_ports++] = (uint16_t)port;
+}
+
+static void
+time_add(struct diff *d, int64_t t)
+{
+	size_t i;
+
+	if (t < d->times[0])
+		return;
+	for (i = 0; i < d->n_times; i++)
+		if (d->times[i] == t)
+			return;
+	if (d->n_times == POINTS_MAX)
+		d->err = -E2BIG;
+	else
+		d->times[d->n_times++] = t;
+}
+
+static int
+time_order(const void *a, const void *b)
+{
+	const int64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static void
+points_of_rules(struct diff *d, const struct rules *r)
+{
+	uint32_t k;
+	size_t i;
+
+	for (i = 0; i < r->n; i++) {
+		for (k = 0; k < r->rule[i].n_ports; k++) {
+			port_add(d, r->rule[i].ports[k].lo);
+			port_add(d, r->rule[i].ports[k].hi + 1u);
+		}
+		if (r->rule[i].until_s != 0)
+			time_add(d, r->rule[i].until_s);
+	}
+}
+
+/* Between two points every rule answers as at the lower one. */
+static void
+points_collect(struct diff *d)
+{
+	const struct charter *const *c = NULL;
+	size_t i, n;
+	int side;
+
+	d->n_ports = 0;
+	d->n_times = 1;
+	d->times[0] = (int64_t)time(NULL);
+	port_add(d, 1);
+	for (side = 0; side < 2; side++) {
+		n = source_charters(d->side[side], d->cell[side], &c);
+		for (i = 0; i < n; i++)
+			points_of_rules(d, charter_rules(c[i]));
+		if (n > 0 && charter_scalars(c[0])->report)
+			time_add(d, charter_scalars(c[0])->report_until_s);
+	}
+	qsort(d->times, d->n_times, sizeof(*d->times), time_order);
+}
+
+/* ---- comparing ---- */
+
+static struct decide_at
+at_side(const struct diff *d, int side, int64_t now_s)
+{
+	return (struct decide_at){ .policy = source_policy(d->side[side]),
+	    .cell = d->cell[side], .now_s = now_s };
+}
+
+/* What one side permits, as bits of which fewer is narrower. */
+#define MAY_PASS 1u
+#define MAY_PRIVATE 2u
+#define MAY_OPAQUE 4u
+
+static unsigned
+permits(const struct decision *d)
+{
+	if (d->verdict != VERDICT_ALLOW)
+		return 0;
+	return MAY_PASS | (d->allow_private ? MAY_PRIVATE : 0u) |
+	    (d->opaque ? MAY_OPAQUE : 0u);
+}
+
+static const char *
+permit_words(unsigned bits)
+{
+	if ((bits & MAY_PASS) != 0)
+		return "";
+	return (bits & MAY_PRIVATE) != 0 ? " at private addresses" :
+	    " without a look at the bytes";
+}
+
+/* One place over time: what is said once is said again only when it
+ * changes. */
+struct change {
+	unsigned opened, closed;
+};
+
+static void
+compare(struct diff *d, struct change *last, unsigned old, unsigned new,
+    const char *what, uint16_t port, int64_t when)
+{
+	const char *later = when == d->times[0] ? "" : " (after a date)";
+	const struct change now = { new & ~old, old & ~new };
+
+	if ((now.opened & ~last->opened) != 0)
+		found(d, true, "%s:%u%s%s", what, port,
+		    permit_words(now.opened), later);
+	if ((now.closed & ~last->closed) != 0)
+		found(d, false, "%s:%u%s%s", what, port,
+		    permit_words(now.closed), later);
+	*last = now;
+}
+
+static void
+name_compare(struct diff *d, const struct host *name, const char *shown)
+{
+	struct decide_at at[2];
+	struct decision x[2];
+	struct change last;
+	size_t t, p;
+
+	for (p = 0; p < d->n_ports; p++) {
+		last = (struct change){ 0, 0 };
+		for (t = 0; t < d->n_times; t++) {
+			at[0] = at_side(d, 0, d->times[t]);
+			at[1] = at_side(d, 1, d->times[t]);
+			x[0] = decide_name(&at[0], name, d->ports[p], NULL);
+			x[1] = decide_name(&at[1], name, d->ports[p], NULL);
+			compare(d, &last, permits(&x[0]), permits(&x[1]),
+			    shown, d->ports[p], d->times[t]);
+		}
+	}
+}
+
+/* An address as such, and as one that a name leads to. */
+static void
+addr_compare(struct diff *d, const struct addr *a)
+{
+	static const struct decision flow = { .verdict = VERDICT_ALLOW,
+	    .would = VERDICT_ALLOW, .rule = RULE_NONE };
+	char shown[ADDR_TEXT_BYTES], named[ADDR_TEXT_BYTES + 32];
+	struct endpoint to = { .addr = *a };
+	struct change last[2];
+	struct decision x[2], y[2];
+	struct decide_at at;
+	size_t t, p;
+	int side;
+
+	(void)addr_text(a, shown);
+	(void)snprintf(named, sizeof(named), "an allowed name at %s", shown);
+	for (p = 0; p < d->n_ports; p++) {
+		to.port = d->ports[p];
+		memset(last, 0, sizeof(last));
+		for (t = 0; t < d->n_times; t++) {
+			for (side = 0; side < 2; side++) {
+				at = at_side(d, side, d->times[t]);
+				x[side] = decide_nameless(&at, &to, NULL, 0);
+				y[side] = decide_addr(&at, &flow, &to);
+			}
+			compare(d, &last[0], permits(&x[0]), permits(&x[1]),
+			    shown, to.port, d->times[t]);
+			compare(d, &last[1], permits(&y[0]), permits(&y[1]),
+			    named, to.port, d->times[t]);
+		}
+	}
+}
+
+/* The first address after the prefix: false when it is the last of all. */
+static bool
+prefix_after(const struct prefix *p, struct addr *out)
+{
+	unsigned i = p->bits, add;
+
+	*out = p->base;
+	while (i > 0) {
+		i--;
+		add = 1u << (7 - i % 8);
+		if ((out->b[i / 8] & add) == 0) {
+			out->b[i / 8] |= (uint8_t)add;
+			return true;
+		}
+		out->b[i / 8] &= (uint8_t)~add;
+	}
+	return false;
+}
+
+static void
+rule_compare(struct diff *d, const struct rule *r)
+{
+	char text[HOST_MAX_BYTES + 32], shown[HOST_MAX_BYTES + 32];
+	struct host name, below;
+	struct addr after;
+	unsigned kinds;
+	size_t at = 0;
+
+	while (rules_pattern(r, &at, &name, &kinds)) {
+		name_compare(d, &name, name.name);
+		if ((kinds & NAMES_BELOW) == 0)
+			continue;
+		(void)snprintf(text, sizeof(text), "any-other.%s", name.name);
+		(void)snprintf(shown, sizeof(shown), "*.%s", name.name);
+		if (host_parse(&below, span_str(text)) == REASON_NONE)
+			name_compare(d, &below, shown);
+	}
+	if (!r->has_prefix)
+		return;
+	addr_compare(d, &r->prefix.base);
+	if (prefix_after(&r->prefix, &after))
+		addr_compare(d, &after);
+}
+
+static void
+scalars_compare(struct diff *d)
+{
+	struct decide_at at[2] = { at_side(d, 0, d->times[0]),
+	    at_side(d, 1, d->times[0]) };
+	struct cell_view v[2];
+	int side;
+
+	for (side = 0; side < 2; side++)
+		if (!policy_cell(at[side].policy, at[side].cell,
+		    at[side].now_s, &v[side]))
+			return;
+	if (v[0].enforce_strict != v[1].enforce_strict)
+		found(d, v[0].enforce_strict, "enforce: %s",
+		    v[1].enforce_strict ? "strict" : "cooperative");
+	if (decide_no_sni_pinned(&at[0]) != decide_no_sni_pinned(&at[1]))
+		found(d, decide_no_sni_pinned(&at[1]), "no_sni: %s",
+		    decide_no_sni_pinned(&at[1]) ? "pinned-ip" : "deny");
+	if (decide_ech_denied(&at[0]) != decide_ech_denied(&at[1]))
+		found(d, decide_ech_denied(&at[0]), "ech: %s",
+		    decide_ech_denied(&at[1]) ? "deny" : "allow-outer");
+}
+
+/* The classes of addresses that a scalar moves: lab and nat64. */
+static void
+prefixes_compare(struct diff *d, const struct prefix *p, size_t n)
+{
+	struct addr after;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		addr_compare(d, &p[i].base);
+		if (prefix_after(&p[i], &after))
+			addr_compare(d, &after);
+	}
+}
+
+static void
+diff_cell(struct diff *d)
+{
+	const struct charter *const *c = NULL;
+	const struct charter_scalars *s;
+	const struct rules *r;
+	struct host any;
+	size_t i, k, n;
+	int side;
+
+	d->ports = calloc(POINTS_MAX, sizeof(*d->ports));
+	d->times = calloc(POINTS_MAX, sizeof(*d->times));
+	if (d->ports == NULL || d->times == NULL) {
+		d->err = -ENOMEM;
+		goto out;
+	}
+	points_collect(d);
+	scalars_compare(d);
+	if (host_parse(&any, span_str("any-other.invalid")) == REASON_NONE)
+		name_compare(d, &any, "every name that no rule matches");
+	for (side = 0; side < 2; side++) {
+		n = source_charters(d->side[side], d->cell[side], &c);
+		for (i = 0; i < n; i++) {
+			r = charter_rules(c[i]);
+			for (k = 0; k < r->n; k++)
+				rule_compare(d, &r->rule[k]);
+		}
+		if (n == 0)
+			continue;
+		s = charter_scalars(c[0]);
+		prefixes_compare(d, s->lab, s->n_lab);
+		prefixes_compare(d, s->nat64, s->n_nat64);
+	}
+	if (d->err == -E2BIG)
+		fprintf(stderr, "penstock diff: more than %u ports or dates "
+		    "in the rules: not compared\n", POINTS_MAX);
+out:
+	free(d->ports);
+	free(d->times);
+	d->ports = NULL;
+	d->times = NULL;
+}
