@@ -4,6 +4,7 @@
 
 #include "policy/policy.h"
 #include "policy/problem.h"
+#include "proxy/limit.h"
 #include "sidecar/settings.h"
 
 /*
