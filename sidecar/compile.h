@@ -47,7 +47,4 @@ struct ipc_compiled {
 #define COMPILE_USED_POLICY 4u
 #define COMPILE_USED_RESOLVERS 8u
 
-/* The entry of the role: descriptor 3 is the parent. */
-int compile_main(void);
-
 #endif

@@ -1,1 +1,213 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "ledger-client/log.h"
+#include "proxy/proxy.h"
+#include "sidecar/role.h"
+
+/* The engine: an event loop around one proxy. */
+struct engine {
+	struct role *role;
+	struct proxy *proxy;
+	struct ask *ask;
+	struct pins *pins;
+	struct proxy_listener listeners[SETTINGS_LISTENERS_MAX];
+	size_t n_listeners;
+	struct event *drain_limit;
+};
+
+static int make_parts(struct role *r, struct engine *e);
+static void take_listeners(struct role *r, struct engine *e);
+static int make_proxy(struct role *r, struct engine *e);
+static void drained(void *arg);
+
+static int
+engine_start(struct role *r)
+{
+	struct engine *e = calloc(1, sizeof(*e));
+	int rc;
+
+	if (e == NULL)
+		return -ENOMEM;
+	r->self = e;
+	e->role = r;
+	rc = r->emit == NULL ? -ENOENT : make_parts(r, e);
+	if (rc == 0) {
+		take_listeners(r, e);
+		rc = make_proxy(r, e);
+	}
+	if (rc == 0)
+		proxy_set_policy(e->proxy, r->policy);
+	return rc;
+}
+
+static int
+make_parts(struct role *r, struct engine *e)
+{
+	int pins = role_take(r, GIVE_PINS, 0);
+	int ask = role_take(r, GIVE_ASK, r->index);
+	int rc;
+
+	if (pins < 0 || ask < 0)
+		return -ENOENT;
+	rc = pin_open(&e->pins, pins);
+	close(pins);
+	return rc == 0 ? ask_new(&e->ask, r->base, ask) : rc;
+}
+
+static void
+take_listeners(struct role *r, struct engine *e)
+{
+	for (unsigned i = 0; i < r->settings.n_listeners; i++) {
+		const struct settings_listener *s = &r->settings.listeners[i];
+		struct proxy_listener *l = &e->listeners[e->n_listeners];
+
+		l->fd = role_take(r, GIVE_LISTENER, i);
+		if (l->fd < 0)
+			continue;
+		l->kind = s->kind;
+		memcpy(l->name, s->name, sizeof(l->name));
+		l->bound = s->at;
+		l->credential = s->credential;
+		e->n_listeners++;
+	}
+}
+
+static unsigned
+count_engines(const struct role *r)
+{
+	for (size_t i = 0; i < r->n_gifts; i++)
+		if (r->gifts[i].what == GIVE_LIMITS)
+			return r->gifts[i].index;
+	return 1;
+}
+
+static int
+make_proxy(struct role *r, struct engine *e)
+{
+	struct rlimit files;
+	unsigned n = count_engines(r);
+	struct proxy_parts parts = {
+		.base = r->base, .ask = e->ask, .pins = e->pins,
+		.emit = r->emit, .counts = r->counts,
+		.limits_fd = role_take(r, GIVE_LIMITS, n),
+		.engine = r->index, .n_engines = n,
+		.limits = &r->settings.limits,
+		.listeners = e->listeners, .n_listeners = e->n_listeners,
+		.ipv6_drop = r->settings.ipv6_drop,
+		.connection_base = r->number,
+	};
+
+	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+		return -errno;
+	parts.nofile = files.rlim_cur > 1u << 20 ? 1u << 20 :
+	    (unsigned)files.rlim_cur;
+	return proxy_new(&e->proxy, &parts);
+}
+
+static void
+engine_policy(struct role *r, const struct policy *old)
+{
+	struct engine *e = r->self;
+
+	(void)old;
+	proxy_set_policy(e->proxy, r->policy);
+}
+
+static void
+new_pins(struct engine *e, int fd)
+{
+	struct pins *pins = NULL, *old = e->pins;
+	int rc = pin_open(&pins, fd);
+
+	close(fd);
+	if (rc != 0) {
+		log_line(LOG_ERROR_, "new pins not taken error=%s",
+		    strerror(-rc));
+		return;
+	}
+	e->pins = pins;
+	proxy_set_pins(e->proxy, pins);
+	pin_close(old);
+}
+
+static void
+engine_gift(struct role *r, enum give what, unsigned index, int fd)
+{
+	struct engine *e = r->self;
+
+	(void)index;
+	if (what == GIVE_PINS)
+		new_pins(e, fd);
+	else if (what == GIVE_ASK)
+		ask_reconnect(e->ask, fd);
+	else
+		close(fd);
+}
+
+static void
+on_drain_limit(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	drained(arg);
+}
+
+static void
+drain(struct role *r, struct engine *e)
+{
+	struct timeval limit = {
+		.tv_sec = r->settings.drain_timeout_ms / 1000,
+		.tv_usec = (int)(r->settings.drain_timeout_ms % 1000) * 1000,
+	};
+
+	if (e->drain_limit != NULL)
+		return;
+	e->drain_limit = evtimer_new(r->base, on_drain_limit, e);
+	if (e->drain_limit == NULL ||
+	    event_add(e->drain_limit, &limit) != 0) {
+		role_end(r);
+		return;
+	}
+	proxy_drain(e->proxy, drained, e);
+}
+
+/* Nothing is open any more, or the time for it is over: what is left is cut
+ * and has its end recorded by proxy_free. */
+static void
+drained(void *arg)
+{
+	struct engine *e = arg;
+
+	role_end(e->role);
+}
+
+static void
+engine_order(struct role *r, enum ipc_type order)
+{
+	if (order == IPC_DRAIN)
+		drain(r, r->self);
+	else if (order == IPC_STOP)
+		role_end(r);
+}
+
+static void
+engine_stop(struct role *r)
+{
+	struct engine *e = r->self;
+
+	proxy_free(e->proxy);
+	ask_free(e->ask);
+}
+
+const struct role_ops engine_ops = {
+	.start = engine_start,
+	.policy = engine_policy,
+	.gift = engine_gift,
+	.order = engine_order,
+	.stop = engine_stop,
+};

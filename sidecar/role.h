@@ -40,7 +40,7 @@ enum give {
 	GIVE_STATE,		/* the recorder's state page */
 	GIVE_WAKE,		/* eventfd that wakes the recorder */
 	GIVE_COUNTS,
-	GIVE_LIMITS,
+	GIVE_LIMITS,		/* index: how many engines there are */
 	GIVE_HEALTH,		/* struct health (admin: read-only) */
 	GIVE_LISTENER,		/* engine: index in settings.listeners;
 				 * admin: its listening socket */
@@ -57,7 +57,7 @@ struct ipc_give {
 	uint32_t what;		/* enum give */
 	uint32_t index;
 	uint32_t column;	/* of the role that gets it */
-	uint32_t flags;		/* GIVE_CONFIG_DIR: struct compile_order */
+	uint32_t flags;		/* GIVE_CONFIG_DIR: COMPILE_ORDER_* */
 	uint64_t number;	/* engine: first connection id */
 	char text[256];		/* GIVE_CONFIG_DIR: file name */
 };
@@ -84,6 +84,8 @@ struct role_ops {
 	void (*gift)(struct role *r, enum give what, unsigned index, int fd);
 	/* IPC_DRAIN, IPC_STOP or IPC_REOPEN. */
 	void (*order)(struct role *r, enum ipc_type order);
+	/* After the event loop, before the process ends; may be NULL. */
+	void (*stop)(struct role *r);
 };
 
 struct role {
@@ -119,6 +121,8 @@ void role_end(struct role *r);
 
 extern const struct role_ops resolver_ops, engine_ops, recorder_ops,
     admin_ops;
+
+#define ROLE_PARENT_FD 3
 
 /* The internal entry "penstock role NAME": descriptor 3 is the parent. */
 int role_main(int argc, char **argv);

@@ -31,7 +31,6 @@ settings_default(struct settings *s, enum settings_mode mode)
 	s->uid_compile = SETTINGS_UID_KEEP;
 	s->drain_timeout_ms = 30000;
 	s->log_level = 2;
-	s->enforcing = mode != MODE_COOPERATIVE;
 	snprintf(s->admin, sizeof(s->admin), "127.0.0.1:9901");
 	switch (mode) {
 	case MODE_SHARED:
@@ -113,6 +112,20 @@ settings_from(struct settings *out, const struct policy *p)
 	    sizeof(out->interfaces) / sizeof(out->interfaces[0]) &&
 	    out->n_inbound <= SETTINGS_INBOUND_MAX &&
 	    out->n_resolvers <= POLICY_RESOLVERS_MAX;
+}
+
+bool
+settings_is_enforcing(const struct settings *s, const struct policy *p,
+    int64_t now_s)
+{
+	struct cell_view v;
+
+	if (s->mode == MODE_COOPERATIVE)
+		return false;
+	for (uint32_t i = 0; i < policy_cells(p); i++)
+		if (!policy_cell(p, i, now_s, &v) || v.reports)
+			return false;
+	return true;
 }
 
 const char *

@@ -54,7 +54,6 @@ struct settings {
 	/* RUNEWARD_DNS_RESOLVERS: instead of the policy's, when given */
 	struct endpoint resolvers[POLICY_RESOLVERS_MAX];
 	uint32_t n_resolvers;
-	bool enforcing;			/* false: cooperative, or a cell reports */
 };
 
 /* One uid for a role that keeps the parent's. */
@@ -66,6 +65,10 @@ void settings_default(struct settings *s, enum settings_mode mode);
 /* The settings inside a policy image; false when they are of another version
  * or out of bounds. */
 MUST_USE bool settings_from(struct settings *out, const struct policy *p);
+
+/* False in mode cooperative, and while a cell only reports. */
+bool settings_is_enforcing(const struct settings *s, const struct policy *p,
+    int64_t now_s);
 
 /* shared, gateway, isolated, cooperative. */
 const char *settings_mode_word(enum settings_mode m);

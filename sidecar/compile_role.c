@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/compile_role.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ledger-client/log.h"
+#include "sidecar/compile.h"
+#include "sidecar/confine.h"
+#include "sidecar/role.h"
+
+static int get_order(struct ipc_give *order, int *dir);
+static int sealed(const char *name, struct span bytes);
+static int report(struct compile *c, int status, struct problems *ps,
+    const struct config_env *env);
+
+int
+compile_main(void)
+{
+	struct ipc_give order;
+	struct config_env env = config_env_read();
+	struct problems *ps = problem_new();
+	struct compile *c = NULL;
+	int dir = -1, rc;
+
+	if (ps == NULL || get_order(&order, &dir) != 0)
+		return 1;
+	env.accept_shared_segment =
+	    (order.flags & COMPILE_ORDER_SHARED_SEGMENT) != 0;
+	if (confine_compile(dir) != 0)
+		return 1;
+	rc = compile_new(&c, dir, order.text[0] != '\0' ? order.text : NULL,
+	    &env);
+	if (rc == 0)
+		rc = compile_run(c, order.number, (int64_t)time(NULL), ps);
+	rc = report(c, rc, ps, &env);
+	problem_free(ps);
+	compile_free(c);
+	return rc == 0 ? 0 : 1;
+}
+
+static int
+get_order(struct ipc_give *order, int *dir)
+{
+	struct pollfd p = { .fd = ROLE_PARENT_FD, .events = POLLIN };
+	struct ipc_message m;
+
+	if (poll(&p, 1, COMPILE_LIMIT_MS) != 1 ||
+	    ipc_receive(ROLE_PARENT_FD, &m) != 1)
+		return -EPIPE;
+	if (m.type != IPC_GIVE || m.len != sizeof(*order) || m.n_fds != 1) {
+		ipc_discard(&m);
+		return -EBADMSG;
+	}
+	memcpy(order, m.body, sizeof(*order));
+	order->text[sizeof(order->text) - 1] = '\0';
+	*dir = m.fds[0];
+	return 0;
+}
+
+/* A memfd that nobody can change any more; or -errno. */
+static int
+sealed(const char *name, struct span bytes)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	size_t at = 0;
+
+	if (fd < 0)
+		return -errno;
+	while (at < bytes.len) {
+		ssize_t n = write(fd, bytes.data + at, bytes.len - at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			goto fail;
+		at += (size_t)n;
+	}
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW |
+	    F_SEAL_WRITE | F_SEAL_SEAL) == 0)
+		return fd;
+fail:
+	close(fd);
+	return -EIO;
+}
+
+static int
+problems_memfd(struct problems *ps)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+	int fd = -ENOMEM;
+
+	if (f == NULL)
+		return fd;
+	problem_print(ps, f);
+	if (fclose(f) == 0)
+		fd = sealed("penstock-problems", span_of(text, len));
+	free(text);
+	return fd;
+}
+
+static int
+report(struct compile *c, int status, struct problems *ps,
+    const struct config_env *env)
+{
+	struct ipc_compiled out = {
+		.status = status,
+		.errors = (uint32_t)problem_count(ps, PROBLEM_ERROR),
+		.warnings = (uint32_t)problem_count(ps, PROBLEM_WARNING),
+	};
+	int fds[3] = { problems_memfd(ps), -1, -1 };
+	size_t n = 1;
+
+	if (fds[0] < 0)
+		return fds[0];
+	if (env->cell != NULL)
+		out.used_env |= COMPILE_USED_CELL;
+	if (env->labels != NULL)
+		out.used_env |= COMPILE_USED_LABELS;
+	if (env->egress_policy != NULL)
+		out.used_env |= COMPILE_USED_POLICY;
+	if (env->dns_resolvers != NULL)
+		out.used_env |= COMPILE_USED_RESOLVERS;
+	if (status == 0) {
+		memcpy(out.digest, compile_digest(c), sizeof(out.digest));
+		fds[1] = sealed("penstock-image", compile_image(c));
+		fds[2] = sealed("penstock-bundle", compile_bundle(c));
+		if (fds[1] < 0 || fds[2] < 0)
+			return -ENOMEM;
+		n = 3;
+	}
+	return ipc_send(ROLE_PARENT_FD, IPC_COMPILED,
+	    span_of(&out, sizeof(out)), fds, n);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIDECAR_CONFINE_H
+#define SIDECAR_CONFINE_H
+
+#include <sys/types.h>
+
+#include "policy/span.h"
+#include "sidecar/role.h"
+
+/*
+ * What a process gives up.  Every function is final, and a step that cannot
+ * be taken is an error: a role that is not confined does not serve.
+ */
+
+/* Privileges, uid, limits; files can still be opened where uid allows.
+ * nofile 0: keep.  0 or -errno. */
+MUST_USE int confine_privileges(enum role_kind k, uid_t uid, unsigned nofile);
+
+/*
+ * The rest: Landlock (dir: the one directory that a recorder writes beneath,
+ * -1: none) and seccomp.  0 or -errno.
+ */
+MUST_USE int confine_lock(enum role_kind k, int dir);
+
+/* Both, for the one-shot compile role. */
+MUST_USE int confine_compile(int dir);
+
+/* The parent, after everything privileged was done: SETUID, SETGID and KILL
+ * stay where they were. */
+MUST_USE int confine_parent(void);
+
+/* True when this process may become another uid. */
+bool confine_can_setuid(void);
+
+/* Landlock ABI of the kernel, 0 without. */
+int confine_landlock_abi(void);
+
+#endif

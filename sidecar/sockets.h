@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIDECAR_SOCKETS_H
+#define SIDECAR_SOCKETS_H
+
+#include "policy/addr.h"
+#include "proxy/proxy.h"
+
+/*
+ * The sockets that the parent makes while it has the privilege to: bound,
+ * close-on-exec, non-blocking.  Options that connections need (transparency,
+ * no delay, keep-alive) are set here once and inherited by accept(2).
+ * Each returns a descriptor or -errno.
+ */
+#define SOCKETS_BACKLOG 4096
+
+MUST_USE int sockets_listen(const struct endpoint *at, bool transparent);
+MUST_USE int sockets_dns_udp(const struct endpoint *at, bool transparent);
+/* "address:port" or "unix:/PATH"; an old socket in the way is removed. */
+MUST_USE int sockets_admin(const char *at);
+
+/* Accept what waits and reset it, reading nothing; at most `max`. */
+void sockets_reset_waiting(int fd, unsigned max);
+
+#endif
