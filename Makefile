@@ -64,7 +64,8 @@ ledger-client_SRC := log record emit count
 dns_SRC := message pin cache ask resolve front
 proxy_SRC := proxy listen conn hello ja4 flight http http_body http_write forward dial relay \
 	refuse limit
-sidecar_SRC := main config config_part settings role parent compile compile_role ipc sockets confine \
+sidecar_SRC := main config config_part settings role parent child shared \
+	reload notify health compile compile_role ipc sockets confine \
 	seccomp resolver engine recorder admin rules \
 	verb_serve verb_check verb_explain verb_test verb_diff verb_rules \
 	verb_status verb_tail verb_health verb_env verb_token verb_schema \

@@ -47,7 +47,7 @@ config_load(const char *file, struct span text, const struct config_env *env,
 		problem_add(ps, PROBLEM_ERROR, (struct place){ file, 0, 0 },
 		    NULL, "no memory");
 	}
-	yaml_free(y);
+	yaml_close(y);
 	if (problem_count(ps, PROBLEM_ERROR) > 0) {
 		config_free(r.c);
 		return NULL;

@@ -77,8 +77,6 @@ role_main(int argc, char **argv)
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGUSR1, SIG_IGN);
 	log_init(words[k], LOG_INFO_);
-	/* Without a parent nobody restarts or ends us. */
-	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	if (k == ROLE_COMPILE)
 		return compile_main();
 	r->kind = (enum role_kind)k;
@@ -269,8 +267,11 @@ confine(struct role *r, int dir)
 {
 	int rc = confine_privileges(r->kind, uid_to_take(r, dir), 0);
 
-	/* The uid change clears it. */
-	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	/* Without a parent nobody restarts or ends us; after the change of
+	 * uid, which clears it.  The recorder writes out what is in the
+	 * rings first, when its socket tells it. */
+	if (rc == 0 && r->kind != ROLE_RECORDER)
+		prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	return rc;
 }
 

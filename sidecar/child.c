@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/parent_part.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ledger-client/log.h"
+#include "sidecar/compile_role.h"
+
+#define BACKOFF_FIRST_MS 100u
+#define BACKOFF_MAX_MS 5000u
+#define STEADY_MS 10000		/* alive this long: back-off starts anew */
+
+extern char **environ;
+
+static void run(struct child *c, int fd);
+static int give_all(struct child *c);
+static void on_message(evutil_socket_t fd, short what, void *arg);
+static void on_again(evutil_socket_t fd, short what, void *arg);
+
+int
+child_start(struct child *c)
+{
+	int pair[2], rc = ipc_pair(pair);
+
+	if (rc != 0)
+		return rc;
+	c->pid = fork();
+	if (c->pid == 0)
+		run(c, pair[1]);
+	close(pair[1]);
+	if (c->pid < 0) {
+		c->pid = 0;
+		close(pair[0]);
+		return -errno;
+	}
+	c->fd = pair[0];
+	c->ready = false;
+	c->started_ms = parent_now_ms();
+	c->readable = event_new(c->parent->base, c->fd, EV_READ | EV_PERSIST,
+	    on_message, c);
+	if (c->readable == NULL || event_add(c->readable, NULL) != 0)
+		return -ENOMEM;
+	return give_all(c);
+}
+
+/* The child before exec.  Every descriptor of ours is close-on-exec; only
+ * compile reads the environment, only the recorder may write to stdout. */
+static void
+run(struct child *c, int fd)
+{
+	static char *const nothing[] = { NULL };
+	char role[] = "role", name[] = "penstock";
+	char *argv[] = { name, role, NULL, NULL };
+	sigset_t none;
+
+	argv[2] = strdup(role_word(c->kind));
+	if (fd == ROLE_PARENT_FD)
+		fcntl(fd, F_SETFD, 0);
+	else if (dup2(fd, ROLE_PARENT_FD) < 0)
+		_exit(127);
+	if (c->kind != ROLE_RECORDER)
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	execve("/proc/self/exe", argv,
+	    c->kind == ROLE_COMPILE ? environ : nothing);
+	_exit(127);
+}
+
+void
+child_stop_event(struct child *c)
+{
+	if (c->readable != NULL)
+		event_free(c->readable);
+	c->readable = NULL;
+	if (c->fd >= 0)
+		close(c->fd);
+	c->fd = -1;
+}
+
+/* ---- messages ---- */
+
+static void
+give(struct child *c, enum give what, unsigned index, int fd)
+{
+	struct ipc_give g = {
+		.what = what, .index = index, .column = c->column,
+	};
+	int rc;
+
+	if (c->fd < 0 || fd < 0)
+		return;
+	if (c->kind == ROLE_ENGINE)
+		g.number = c->parent->spawned << 40;
+	if (c->kind == ROLE_COMPILE) {
+		g.number = c->parent->last_generation;
+		g.flags = c->parent->o.accept_shared_segment ?
+		    COMPILE_ORDER_SHARED_SEGMENT : 0;
+		snprintf(g.text, sizeof(g.text), "%s",
+		    c->parent->config_name);
+	}
+	rc = ipc_send(c->fd, IPC_GIVE, span_of(&g, sizeof(g)), &fd, 1);
+	if (rc != 0 && rc != -EPIPE) {
+		log_line(LOG_ERROR_, "role does not read role=%s pid=%d "
+		    "error=%s", role_word(c->kind), (int)c->pid,
+		    strerror(-rc));
+		kill(c->pid, SIGKILL);
+	}
+}
+
+void
+child_give(struct child *c, enum give what, unsigned index, int fd)
+{
+	if (c->pid > 0)
+		give(c, what, index, fd);
+}
+
+void
+child_send(struct child *c, enum ipc_type type)
+{
+	int rc;
+
+	if (c->pid <= 0 || c->fd < 0)
+		return;
+	rc = ipc_send(c->fd, type, span_of(NULL, 0), NULL, 0);
+	if (rc != 0 && rc != -EPIPE)
+		kill(c->pid, SIGKILL);
+}
+
+/* A pair for an engine's questions: one end each. */
+static void
+give_ask(struct child *engine, struct child *resolver)
+{
+	int pair[2];
+
+	if (ipc_pair(pair) != 0)
+		return;
+	give(resolver, GIVE_ASK, engine->index, pair[0]);
+	give(engine, GIVE_ASK, engine->index, pair[1]);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+static void
+give_producer(struct child *c)
+{
+	struct parent *p = c->parent;
+
+	give(c, GIVE_RING, c->column, p->rings[c->column]);
+	give(c, GIVE_STATE, 0, p->state);
+	give(c, GIVE_WAKE, 0, p->wake);
+}
+
+static void
+give_resolver(struct child *c)
+{
+	struct parent *p = c->parent;
+
+	give_producer(c);
+	give(c, GIVE_PINS, 0, p->pins_fd);
+	for (unsigned i = 0; i < p->settings.n_dns; i++) {
+		give(c, GIVE_DNS_UDP, i, p->dns_udp[i]);
+		give(c, GIVE_DNS_TCP, i, p->dns_tcp[i]);
+	}
+	for (unsigned i = 0; i < p->n_engines; i++)
+		if (p->children[CHILD_ENGINE + i].pid > 0)
+			give_ask(&p->children[CHILD_ENGINE + i], c);
+}
+
+static void
+give_engine(struct child *c)
+{
+	struct parent *p = c->parent;
+	struct child *resolver = &p->children[CHILD_RESOLVER];
+	int pair[2];
+
+	give_producer(c);
+	give(c, GIVE_LIMITS, p->n_engines, p->limits_fd);
+	give(c, GIVE_PINS, 0, p->pins_fd);
+	for (unsigned i = 0; i < p->settings.n_listeners; i++)
+		give(c, GIVE_LISTENER, i, p->listeners[i]);
+	if (resolver->pid > 0) {
+		give_ask(c, resolver);
+	} else if (ipc_pair(pair) == 0) {
+		/* The resolver is away: a socket that says so, until it is
+		 * back and a pair is made for both. */
+		give(c, GIVE_ASK, c->index, pair[0]);
+		close(pair[0]);
+		close(pair[1]);
+	}
+}
+
+static void
+give_recorder(struct child *c)
+{
+	struct parent *p = c->parent;
+
+	give(c, GIVE_STATE, 0, p->state);
+	give(c, GIVE_WAKE, 0, p->wake);
+	give(c, GIVE_LEDGER_DIR, 0, p->ledger_dir);
+	for (unsigned i = 0; i < COLUMN_ENGINE + p->n_engines; i++)
+		give(c, GIVE_RING, i, p->rings[i]);
+}
+
+static int
+give_all(struct child *c)
+{
+	struct parent *p = c->parent;
+
+	p->spawned++;
+	if (c->kind == ROLE_COMPILE) {
+		give(c, GIVE_CONFIG_DIR, 0, p->config_dir);
+		return 0;
+	}
+	give(c, GIVE_POLICY, 0, p->image_fd);
+	give(c, GIVE_COUNTS, 0, p->counts_fd);
+	switch (c->kind) {
+	case ROLE_RESOLVER:
+		give_resolver(c);
+		break;
+	case ROLE_ENGINE:
+		give_engine(c);
+		break;
+	case ROLE_RECORDER:
+		give_recorder(c);
+		break;
+	case ROLE_ADMIN:
+		give(c, GIVE_STATE, 0, p->state);
+		give(c, GIVE_LIMITS, p->n_engines, p->limits_fd);
+		give(c, GIVE_HEALTH, 0, p->health_fd);
+		give(c, GIVE_LISTENER, 0, p->admin_fd);
+		break;
+	case ROLE_PARENT:
+	case ROLE_COMPILE:
+	case ROLE_COUNT:
+		break;
+	}
+	child_send(c, IPC_RUN);
+	return 0;
+}
+
+/* ---- what a role says ---- */
+
+static void
+take_pins(struct child *c, struct ipc_message *m)
+{
+	struct parent *p = c->parent;
+	struct ipc_give g;
+
+	if (c->kind != ROLE_RESOLVER || m->len != sizeof(g) || m->n_fds != 1) {
+		ipc_discard(m);
+		return;
+	}
+	memcpy(&g, m->body, sizeof(g));
+	if (g.what != GIVE_PINS) {
+		ipc_discard(m);
+		return;
+	}
+	if (p->pins_fd >= 0)
+		close(p->pins_fd);
+	p->pins_fd = m->fds[0];
+	for (unsigned i = 0; i < p->n_engines; i++)
+		child_give(&p->children[CHILD_ENGINE + i], GIVE_PINS, 0,
+		    p->pins_fd);
+}
+
+static void
+take_message(struct child *c, struct ipc_message *m)
+{
+	struct parent *p = c->parent;
+
+	if (m->type == IPC_GIVE) {
+		take_pins(c, m);
+	} else if (m->type == IPC_COMPILED && c->kind == ROLE_COMPILE) {
+		reload_compiled(p, m);
+	} else {
+		ipc_discard(m);
+		if (m->type == IPC_READY)
+			c->ready = true;
+	}
+	parent_advance(p);
+}
+
+static void
+on_message(evutil_socket_t fd, short what, void *arg)
+{
+	static struct ipc_message m;
+	struct child *c = arg;
+	int n = ipc_receive((int)fd, &m);
+
+	(void)what;
+	if (n == -EAGAIN)
+		return;
+	if (n == 1) {
+		take_message(c, &m);
+	} else {
+		/* The end of the process follows by SIGCHLD. */
+		event_del(c->readable);
+		if (n < 0 && c->pid > 0)
+			kill(c->pid, SIGKILL);
+	}
+}
+
+/* ---- the end of a role, and the next start ---- */
+
+static void
+forget(struct child *c)
+{
+	struct parent *p = c->parent;
+
+	if (p->counts != NULL)
+		count_forget(p->counts, c->column);
+	if (c->kind == ROLE_ENGINE && p->limits != NULL)
+		limit_forget(p->limits, c->index);
+}
+
+static void
+schedule(struct child *c)
+{
+	struct timeval wait;
+
+	if (parent_now_ms() - c->started_ms > STEADY_MS)
+		c->backoff_ms = 0;
+	wait.tv_sec = c->backoff_ms / 1000;
+	wait.tv_usec = (int)(c->backoff_ms % 1000) * 1000;
+	c->backoff_ms = c->backoff_ms == 0 ? BACKOFF_FIRST_MS :
+	    c->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS :
+	    c->backoff_ms * 2;
+	if (c->again == NULL)
+		c->again = evtimer_new(c->parent->base, on_again, c);
+	if (c->again == NULL || event_add(c->again, &wait) != 0)
+		parent_fail(c->parent, 1);
+}
+
+void
+child_ended(struct child *c, int status)
+{
+	struct parent *p = c->parent;
+	pid_t pid = c->pid;
+
+	child_stop_event(c);
+	c->pid = 0;
+	c->ready = false;
+	forget(c);
+	shared_guard(p);
+	if (p->phase >= PHASE_DRAIN)
+		return;
+	parent_note(p, RECORD_ROLE, "%s %u ended pid=%d %s=%d",
+	    role_word(c->kind), c->index, (int)pid,
+	    WIFSIGNALED(status) ? "signal" : "status",
+	    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	log_line(LOG_ERROR_, "role ended role=%s index=%u pid=%d %s=%d",
+	    role_word(c->kind), c->index, (int)pid,
+	    WIFSIGNALED(status) ? "signal" : "status",
+	    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	if (p->phase < PHASE_SERVING)
+		parent_fail(p, 1);	/* it never served: say so, once */
+	else
+		schedule(c);
+}
+
+static void
+on_again(evutil_socket_t fd, short what, void *arg)
+{
+	struct child *c = arg;
+	int rc;
+
+	(void)fd;
+	(void)what;
+	if (c->parent->phase != PHASE_SERVING || c->pid > 0)
+		return;
+	c->restarts++;
+	rc = child_start(c);
+	if (rc != 0) {
+		log_line(LOG_ERROR_, "role not started role=%s error=%s",
+		    role_word(c->kind), strerror(-rc));
+		schedule(c);
+		return;
+	}
+	parent_note(c->parent, RECORD_ROLE, "%s %u started again pid=%d",
+	    role_word(c->kind), c->index, (int)c->pid);
+}
+
+unsigned
+child_engines_ready(const struct parent *p)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < p->n_engines; i++)
+		n += p->children[CHILD_ENGINE + i].ready;
+	return n;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/notify.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+static int notify_fd = -1;
+
+void
+notify_init(void)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	const char *path = getenv("NOTIFY_SOCKET");
+	size_t n = path == NULL ? 0 : strlen(path);
+
+	if (n < 2 || n >= sizeof(sa.sun_path) ||
+	    (path[0] != '/' && path[0] != '@'))
+		return;
+	memcpy(sa.sun_path, path, n);
+	if (path[0] == '@')
+		sa.sun_path[0] = '\0';
+	notify_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (notify_fd >= 0 && connect(notify_fd, (struct sockaddr *)&sa,
+	    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) != 0) {
+		close(notify_fd);
+		notify_fd = -1;
+	}
+}
+
+void
+notify_send(const char *state)
+{
+	if (notify_fd < 0)
+		return;
+	if (send(notify_fd, state, strlen(state),
+	    MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		return;		/* nobody listens: nothing depends on it */
+}
+
+void
+notify_reloading(void)
+{
+	struct timespec t;
+	char text[80];
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%lld\n",
+	    (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000);
+	notify_send(text);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIDECAR_PARENT_PART_H
+#define SIDECAR_PARENT_PART_H
+
+#include <sys/types.h>
+
+#include "sidecar/parent.h"
+#include "sidecar/role.h"
+
+/* Inside parent.c and its parts (child, shared, reload) only. */
+
+/* In the order of life. */
+enum phase {
+	PHASE_COMPILE = 0,	/* the first policy is being compiled */
+	PHASE_RECORDER, PHASE_RESOLVER, PHASE_ENGINES,
+	PHASE_SERVING,
+	PHASE_DRAIN,		/* engines finish what is open */
+	PHASE_CLOSE,		/* the others end, the recorder last */
+	PHASE_FLUSH,		/* only the recorder is left */
+};
+
+struct child {
+	struct parent *parent;
+	enum role_kind kind;
+	unsigned index, column;
+	pid_t pid;			/* 0: not running */
+	int fd;
+	bool ready;
+	struct event *readable;
+	struct event *again;		/* timer of the next start */
+	int64_t started_ms;
+	unsigned backoff_ms;
+	unsigned restarts;
+};
+
+#define CHILD_RECORDER 0u
+#define CHILD_RESOLVER 1u
+#define CHILD_ADMIN 2u
+#define CHILD_ENGINE 3u
+#define CHILDREN_MAX (CHILD_ENGINE + LIMIT_ENGINES_MAX)
+
+struct parent {
+	struct parent_options o;
+	struct event_base *base;
+	enum phase phase;
+	int status;			/* to exit with */
+
+	struct settings settings;
+	struct policy *policy;
+	void *image;
+	size_t image_bytes;
+	int image_fd;
+	uint64_t generation;		/* in use */
+	uint64_t last_generation;	/* last number given out */
+	bool stale;			/* a newer policy was refused */
+	int config_dir;
+	char config_name[256];
+
+	struct child children[CHILDREN_MAX];
+	unsigned n_children;		/* without engines: CHILD_ENGINE */
+	unsigned n_engines;
+	uint64_t spawned;
+
+	struct child compile;		/* one shot */
+	struct event *compile_limit;
+	bool reload_again;
+
+	/* shared with the roles */
+	int rings[COLUMNS];
+	int state, wake, counts_fd, limits_fd, health_fd, pins_fd;
+	int listeners[SETTINGS_LISTENERS_MAX];
+	int dns_udp[4], dns_tcp[4];
+	int admin_fd, ledger_dir;
+	struct counts *counts;
+	struct limit *limits;
+	struct emit *emit;
+	struct event *reset[SETTINGS_LISTENERS_MAX];
+
+	struct event *signals[6];
+	struct event *last_call;	/* when draining has to be over */
+};
+
+/* ---- child.c ---- */
+MUST_USE int child_start(struct child *c);
+void child_stop_event(struct child *c);
+/* It ended: record, zero its columns, start again while serving. */
+void child_ended(struct child *c, int status);
+/* A message or a descriptor to a running child; one that does not read is
+ * killed. */
+void child_send(struct child *c, enum ipc_type type);
+void child_give(struct child *c, enum give what, unsigned index, int fd);
+unsigned child_engines_ready(const struct parent *p);
+
+/* ---- shared.c: memory and sockets ---- */
+MUST_USE int shared_make(struct parent *p);
+/* Accept and reset on the listeners while no engine lives. */
+void shared_guard(struct parent *p);
+void shared_close_listeners(struct parent *p);
+
+/* ---- reload.c: compiling and adopting policies ---- */
+MUST_USE int reload_start(struct parent *p);
+void reload_compiled(struct parent *p, struct ipc_message *m);
+void reload_ended(struct parent *p);
+
+/* ---- parent.c ---- */
+/* Something changed: go on to the next phase when this one is complete. */
+void parent_advance(struct parent *p);
+/* End the daemon with this status, at once and in order. */
+void parent_fail(struct parent *p, int status);
+void parent_note(struct parent *p, enum record_kind kind, const char *fmt,
+    ...) __attribute__((format(printf, 3, 4)));
+int64_t parent_now_ms(void);
+
+#endif

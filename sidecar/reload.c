@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/parent_part.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ledger-client/log.h"
+#include "sidecar/compile.h"
+#include "sidecar/notify.h"
+#include "sidecar/verb.h"
+
+#define PROBLEMS_MAX_BYTES (256u << 10)
+
+static void on_limit(evutil_socket_t fd, short what, void *arg);
+static void refuse(struct parent *p, const char *why);
+static int adopt(struct parent *p, int fd, char *why, size_t size);
+static void say_problems(struct parent *p, int fd);
+static void say_adopted(struct parent *p, const struct ipc_compiled *c,
+    uint64_t before);
+
+/* Compile what is there now; one at a time. */
+int
+reload_start(struct parent *p)
+{
+	struct timeval limit = { .tv_sec = COMPILE_LIMIT_MS / 1000 };
+	int rc;
+
+	if (p->compile.pid > 0) {
+		p->reload_again = true;
+		return 0;
+	}
+	p->reload_again = false;
+	p->last_generation++;
+	p->compile.parent = p;
+	p->compile.kind = ROLE_COMPILE;
+	p->compile.fd = -1;
+	rc = child_start(&p->compile);
+	if (rc != 0)
+		return rc;
+	if (p->compile_limit == NULL)
+		p->compile_limit = evtimer_new(p->base, on_limit, p);
+	if (p->compile_limit == NULL ||
+	    event_add(p->compile_limit, &limit) != 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static void
+on_limit(evutil_socket_t fd, short what, void *arg)
+{
+	struct parent *p = arg;
+
+	(void)fd;
+	(void)what;
+	if (p->compile.pid > 0)
+		kill(p->compile.pid, SIGKILL);
+}
+
+void
+reload_compiled(struct parent *p, struct ipc_message *m)
+{
+	struct ipc_compiled c;
+	char why[160] = "it did not compile";
+	uint64_t before = p->generation;
+
+	if (m->len != sizeof(c) || m->n_fds < 1) {
+		ipc_discard(m);
+		return;
+	}
+	memcpy(&c, m->body, sizeof(c));
+	say_problems(p, m->fds[0]);
+	p->compile.ready = true;	/* it has answered */
+	if (c.status != 0 || m->n_fds != 3) {
+		refuse(p, why);
+	} else {
+		int fd = m->fds[1];
+
+		m->fds[1] = -1;
+		if (adopt(p, fd, why, sizeof(why)) == 0)
+			say_adopted(p, &c, before);
+		else
+			refuse(p, why);
+	}
+	ipc_discard(m);
+}
+
+/* The compile role has ended. */
+void
+reload_ended(struct parent *p)
+{
+	bool answered = p->compile.ready;
+
+	child_stop_event(&p->compile);
+	p->compile.pid = 0;
+	p->compile.ready = false;
+	if (p->compile_limit != NULL)
+		event_del(p->compile_limit);
+	if (!answered)
+		refuse(p, "the role compile ended without an answer");
+	if (p->phase == PHASE_SERVING)
+		notify_send("READY=1");
+	if (p->reload_again && p->phase == PHASE_SERVING)
+		if (reload_start(p) != 0)
+			refuse(p, "the role compile cannot be started");
+}
+
+/* At the start there is nothing to keep: the daemon ends. */
+static void
+refuse(struct parent *p, const char *why)
+{
+	if (p->phase == PHASE_COMPILE) {
+		parent_fail(p, EXIT_CONFIG);
+		return;
+	}
+	p->stale = true;
+	log_line(LOG_ERROR_, "policy refused, generation %" PRIu64
+	    " stays: %s", p->generation, why);
+	parent_note(p, RECORD_POLICY, "refused: %s", why);
+}
+
+static int
+open_image(int fd, struct policy **policy, void **image, size_t *bytes,
+    struct settings *s)
+{
+	struct stat st;
+	int rc;
+
+	if (fstat(fd, &st) != 0 || st.st_size == 0)
+		return -EBADMSG;
+	*bytes = (size_t)st.st_size;
+	*image = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, fd, 0);
+	if (*image == MAP_FAILED)
+		return -errno;
+	rc = policy_open(policy, span_of(*image, *bytes));
+	if (rc == 0 && !settings_from(s, *policy)) {
+		policy_free(*policy);
+		rc = -EBADMSG;
+	}
+	if (rc != 0)
+		munmap(*image, *bytes);
+	return rc;
+}
+
+/* Takes the image's descriptor. */
+static int
+adopt(struct parent *p, int fd, char *why, size_t size)
+{
+	struct policy *policy;
+	struct settings s;
+	void *image;
+	size_t bytes;
+	const char *key;
+	int rc = open_image(fd, &policy, &image, &bytes, &s);
+
+	if (rc != 0) {
+		snprintf(why, size, "the image cannot be used: %s",
+		    strerror(-rc));
+		close(fd);
+		return rc;
+	}
+	key = p->policy == NULL ? NULL :
+	    settings_fixed_difference(&p->settings, &s);
+	if (key != NULL) {
+		snprintf(why, size, "%s changed: that needs a new start",
+		    key);
+		policy_free(policy);
+		munmap(image, bytes);
+		close(fd);
+		return -EINVAL;
+	}
+	if (p->policy != NULL) {
+		policy_free(p->policy);
+		munmap(p->image, p->image_bytes);
+		close(p->image_fd);
+	}
+	p->policy = policy;
+	p->image = image;
+	p->image_bytes = bytes;
+	p->image_fd = fd;
+	p->settings = s;
+	p->generation = policy_generation(policy);
+	p->stale = false;
+	log_init("parent", (enum log_level)s.log_level);
+	for (unsigned i = 0; i < p->n_children; i++)
+		child_give(&p->children[i], GIVE_POLICY, 0, fd);
+	return 0;
+}
+
+/* Escaped by problem_print in the role that read the files. */
+static void
+say_problems(struct parent *p, int fd)
+{
+	static char text[PROBLEMS_MAX_BYTES + 1];
+	ssize_t n = pread(fd, text, PROBLEMS_MAX_BYTES, 0);
+	char *line = text, *end = NULL;
+
+	if (n <= 0)
+		return;
+	text[n] = '\0';
+	if (p->phase == PHASE_COMPILE) {
+		fputs(text, stderr);
+		return;
+	}
+	while ((line = strtok_r(line, "\n", &end)) != NULL) {
+		log_line(LOG_WARN, "%s", line);
+		line = NULL;
+	}
+}
+
+static void
+say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
+{
+	char digest[2 * POLICY_DIGEST_BYTES + 1];
+
+	for (size_t i = 0; i < POLICY_DIGEST_BYTES; i++)
+		snprintf(digest + 2 * i, 3, "%02x",
+		    policy_digest(p->policy)[i]);
+	if (p->phase == PHASE_COMPILE) {
+		if (c->used_env != 0)
+			log_line(LOG_INFO_, "configuration from the "
+			    "environment:%s%s%s%s",
+			    c->used_env & COMPILE_USED_CELL ?
+			    " PENSTOCK_CELL" : "",
+			    c->used_env & COMPILE_USED_LABELS ?
+			    " PENSTOCK_LABELS" : "",
+			    c->used_env & COMPILE_USED_POLICY ?
+			    " RUNEWARD_EGRESS_POLICY" : "",
+			    c->used_env & COMPILE_USED_RESOLVERS ?
+			    " RUNEWARD_DNS_RESOLVERS" : "");
+		return;
+	}
+	log_line(LOG_INFO_, "policy in use generation=%" PRIu64
+	    " before=%" PRIu64 " digest=%s cells=%zu warnings=%u",
+	    p->generation, before, digest, policy_cells(p->policy),
+	    c->warnings);
+	parent_note(p, RECORD_POLICY, "in use");
+}

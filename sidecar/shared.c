@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/parent_part.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "ledger-client/log.h"
+#include "sidecar/sockets.h"
+
+#define RESET_PER_WAKE 64u
+
+static int make_memory(struct parent *p);
+static int make_listeners(struct parent *p);
+static int make_dns(struct parent *p);
+static int make_admin(struct parent *p);
+static int open_ledger(struct parent *p);
+static void on_waiting(evutil_socket_t fd, short what, void *arg);
+
+static unsigned
+cores(void)
+{
+	cpu_set_t set;
+	int n;
+
+	if (sched_getaffinity(0, sizeof(set), &set) != 0)
+		return 1;
+	n = CPU_COUNT(&set);
+	return n < 1 ? 1 : n > (int)LIMIT_ENGINES_MAX ? LIMIT_ENGINES_MAX :
+	    (unsigned)n;
+}
+
+int
+shared_make(struct parent *p)
+{
+	int rc;
+
+	p->n_engines = p->settings.engines > 0 ? p->settings.engines :
+	    cores();
+	p->n_children = CHILD_ENGINE + p->n_engines;
+	rc = make_memory(p);
+	if (rc == 0)
+		rc = make_listeners(p);
+	if (rc == 0)
+		rc = make_dns(p);
+	if (rc == 0)
+		rc = make_admin(p);
+	return rc == 0 ? open_ledger(p) : rc;
+}
+
+static int
+make_memory(struct parent *p)
+{
+	int rc;
+
+	for (unsigned i = 0; i < COLUMN_ENGINE + p->n_engines; i++) {
+		p->rings[i] = emit_ring_create(p->settings.ring_bytes);
+		if (p->rings[i] < 0)
+			return p->rings[i];
+	}
+	p->state = emit_state_create();
+	p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	p->counts_fd = count_create();
+	p->limits_fd = limit_create(p->settings.limits.connections);
+	if (p->state < 0 || p->wake < 0 || p->counts_fd < 0 ||
+	    p->limits_fd < 0)
+		return -ENOMEM;
+	rc = count_open(&p->counts, p->counts_fd, COLUMN_PARENT);
+	if (rc == 0)
+		rc = limit_open(&p->limits, p->limits_fd, 0);
+	if (rc == 0)
+		rc = emit_open(&p->emit, p->rings[COLUMN_PARENT], p->state,
+		    p->wake);
+	return rc;
+}
+
+static int
+said(const char *what, const struct endpoint *at, int rc)
+{
+	char text[ADDR_TEXT_BYTES];
+
+	if (rc < 0)
+		log_line(LOG_ERROR_, "cannot listen listener=%s address=%s "
+		    "error=%s", what, endpoint_text(at, text), strerror(-rc));
+	return rc;
+}
+
+static int
+make_listeners(struct parent *p)
+{
+	for (unsigned i = 0; i < p->settings.n_listeners; i++) {
+		const struct settings_listener *l = &p->settings.listeners[i];
+		int fd = said(l->name, &l->at, sockets_listen(&l->at,
+		    l->kind == LISTEN_TPROXY));
+
+		if (fd < 0)
+			return fd;
+		p->listeners[i] = fd;
+		p->reset[i] = event_new(p->base, fd, EV_READ | EV_PERSIST,
+		    on_waiting, p);
+		if (p->reset[i] == NULL)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int
+make_dns(struct parent *p)
+{
+	bool transparent = p->settings.mode == MODE_GATEWAY;
+
+	for (unsigned i = 0; i < p->settings.n_dns; i++) {
+		const struct endpoint *at = &p->settings.dns[i];
+
+		p->dns_udp[i] = said("dns-udp", at,
+		    sockets_dns_udp(at, transparent));
+		if (p->dns_udp[i] < 0)
+			return p->dns_udp[i];
+		p->dns_tcp[i] = said("dns-tcp", at,
+		    sockets_listen(at, transparent));
+		if (p->dns_tcp[i] < 0)
+			return p->dns_tcp[i];
+	}
+	return 0;
+}
+
+static int
+make_admin(struct parent *p)
+{
+	if (p->settings.admin[0] == '\0')
+		return 0;
+	p->admin_fd = sockets_admin(p->settings.admin);
+	if (p->admin_fd < 0)
+		log_line(LOG_ERROR_, "cannot listen admin=%s error=%s",
+		    p->settings.admin, strerror(-p->admin_fd));
+	return p->admin_fd < 0 ? p->admin_fd : 0;
+}
+
+/* The directory becomes the recorder's, where that is possible; otherwise
+ * the recorder takes the directory's owner. */
+static int
+open_ledger(struct parent *p)
+{
+	const char *dir = p->settings.ledger_dir;
+
+	if (dir[0] == '\0')
+		return 0;
+	p->ledger_dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (p->ledger_dir < 0) {
+		log_line(LOG_ERROR_, "cannot open ledger dir=%s error=%s",
+		    dir, strerror(errno));
+		return -errno;
+	}
+	return 0;
+}
+
+/* ---- while no engine lives ---- */
+
+void
+shared_guard(struct parent *p)
+{
+	bool alone = p->phase <= PHASE_SERVING && child_engines_ready(p) == 0;
+
+	for (unsigned i = 0; i < p->settings.n_listeners; i++) {
+		if (p->reset[i] == NULL)
+			continue;
+		if (alone)
+			event_add(p->reset[i], NULL);
+		else
+			event_del(p->reset[i]);
+	}
+}
+
+static void
+on_waiting(evutil_socket_t fd, short what, void *arg)
+{
+	(void)what;
+	(void)arg;
+	sockets_reset_waiting((int)fd, RESET_PER_WAKE);
+}
+
+void
+shared_close_listeners(struct parent *p)
+{
+	for (unsigned i = 0; i < p->settings.n_listeners; i++) {
+		if (p->reset[i] != NULL)
+			event_free(p->reset[i]);
+		p->reset[i] = NULL;
+		if (p->listeners[i] >= 0)
+			close(p->listeners[i]);
+		p->listeners[i] = -1;
+	}
+}
