@@ -62,8 +62,9 @@ policy_SRC := span host addr verdict problem yaml charter rules names cidr \
 	image policy decide
 ledger-client_SRC := log record emit count
 dns_SRC := message pin cache ask resolve front
-proxy_SRC := proxy listen conn hello ja4 flight http http_body http_write forward dial relay \
-	refuse limit
+proxy_SRC := proxy limit buf pipes listen conn name weigh account dial \
+	tunnel relay end forward \
+	hello ja4 flight http http_body http_write refuse
 sidecar_SRC := main config config_part settings role parent child shared \
 	reload notify health compile compile_role ipc sockets confine \
 	seccomp resolver engine recorder admin rules \

@@ -1,1 +1,527 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "proxy/conn.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proxy/forward.h"
+#include "proxy/refuse.h"
+
+#define REFUSING_MAX 256u	/* clients above a limit that are told so at
+				 * the same time; further ones are reset */
+
+static void conn_arm(struct conn *c);
+static void conn_free(struct conn *c);
+
+#define BIT(s) (1u << (s))
+
+/* What may follow what. */
+static const struct {
+	const char *name;
+	unsigned next;
+} states[CONN_STATES] = {
+	[CONN_NAME] = { "name", BIT(CONN_DECIDE) | BIT(CONN_END) },
+	[CONN_DECIDE] = { "decide", BIT(CONN_RESOLVE) | BIT(CONN_RELAY) |
+	    BIT(CONN_END) },
+	[CONN_RESOLVE] = { "resolve", BIT(CONN_DIAL) | BIT(CONN_END) },
+	[CONN_DIAL] = { "dial", BIT(CONN_RELAY) | BIT(CONN_NAME) |
+	    BIT(CONN_END) },
+	[CONN_RELAY] = { "relay", BIT(CONN_NAME) | BIT(CONN_RESOLVE) |
+	    BIT(CONN_END) },
+	[CONN_END] = { "end", 0 },
+};
+
+int64_t
+conn_now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+void
+conn_run(struct conn *c)
+{
+	enum step step = STEP_NEXT;
+
+	while (step == STEP_NEXT)
+		switch ((enum conn_state)c->state) {
+		case CONN_NAME:
+			step = name_step(c);
+			break;
+		case CONN_DECIDE:
+			step = weigh_step(c);
+			break;
+		case CONN_RESOLVE:
+			step = dial_resolve(c);
+			break;
+		case CONN_DIAL:
+			step = dial_step(c);
+			break;
+		case CONN_RELAY:
+			step = c->forward ? forward_step(c) : relay_step(c);
+			break;
+		case CONN_END:
+			step = end_step(c);
+			break;
+		case CONN_STATES:
+			abort();
+		}
+	if (step == STEP_GONE)
+		conn_free(c);
+	else
+		conn_arm(c);
+}
+
+void
+conn_enter(struct conn *c, enum conn_state state)
+{
+	const struct proxy_limits *l = &c->proxy->limits;
+	int64_t now = conn_now_ms();
+
+	if ((states[c->state].next & BIT(state)) == 0)
+		abort();	/* a bug of ours: the role is started anew */
+	c->state = (uint8_t)state;
+	switch (state) {
+	case CONN_NAME:
+		c->deadline_ms = now + (c->forward && !c->inside ?
+		    l->keepalive_ms : l->hello_ms);
+		break;
+	case CONN_RESOLVE:
+		c->deadline_ms = now + l->resolve_ms;
+		break;
+	case CONN_DIAL:
+		c->deadline_ms = now + l->connect_ms;
+		break;
+	case CONN_RELAY:
+		c->moved_ms = now;
+		c->deadline_ms = now + l->idle_ms;
+		break;
+	case CONN_END:
+		c->deadline_ms = now + l->drain_ms;
+		if (c->open != NULL)
+			dial_cancel(c);
+		break;
+	case CONN_DECIDE:
+	case CONN_STATES:
+		break;
+	}
+}
+
+/* ---- refusing ---- */
+
+static bool
+speaks_http(const struct conn *c)
+{
+	const struct opening *o = c->open;
+
+	if (o == NULL)
+		return false;
+	if (c->forward != NULL)
+		return !forward_answered(c);
+	if (o->shown == SHOWN_REQUEST)
+		return true;
+	return c->proxy->listeners[c->listener].is.kind == LISTEN_EXPLICIT &&
+	    !c->inside;
+}
+
+static void
+tell_http(struct conn *c, enum reason why, uint32_t rule)
+{
+	const struct policy *p = c->proxy->policy;
+	const struct opening *o = c->open;
+	uint8_t out[REFUSE_MAX_BYTES];
+	char place[HOST_MAX_BYTES + 16] = "", at[ADDR_TEXT_BYTES];
+	struct refusal r = { .reason = why, .json = o->json,
+	    .head_only = o->head_only, .minor = o->minor };
+	struct rule_view rv;
+	struct cell_view cv;
+
+	if (o->name.len > 0)
+		snprintf(place, sizeof(place), "%s:%u", o->name.name,
+		    o->to.port);
+	else if (o->to.port != 0)
+		snprintf(place, sizeof(place), "%s",
+		    endpoint_text(&o->to, at));
+	r.place = span_str(place);
+	if (p != NULL && policy_cell(p, c->cell, (int64_t)time(NULL), &cv))
+		r.help = cv.help;
+	if (p != NULL && rule != RULE_NONE &&
+	    policy_rule(p, c->cell, rule, &rv)) {
+		r.rule = rv.id;
+		r.words = rv.reason;
+	}
+	/* Without memory for the answer the client is reset. */
+	c->told = buf_put(&c->client.out,
+	    span_of(out, refuse_http(&r, out))) == 0;
+}
+
+static void
+tell(struct conn *c, enum reason why, uint32_t rule)
+{
+	uint8_t alert[REFUSE_ALERT_BYTES];
+	const struct opening *o = c->open;
+	bool tls = o != NULL && (o->shown == SHOWN_HELLO ||
+	    (buf_left(&c->in) > 0 && c->in.data[c->in.at] == 0x16));
+
+	if (speaks_http(c)) {
+		tell_http(c, why, rule);
+	} else if (tls && c->state != CONN_RELAY) {
+		refuse_alert(why, alert);
+		c->told = buf_put(&c->client.out,
+		    span_of(alert, sizeof(alert))) == 0;
+	}
+}
+
+static bool
+is_upstream_failure(enum reason why)
+{
+	return why == REASON_CONNECT_REFUSED ||
+	    why == REASON_CONNECT_TIMEOUT || why == REASON_UNREACHABLE ||
+	    why == REASON_UPSTREAM_CLOSED ||
+	    why == REASON_UPSTREAM_MALFORMED ||
+	    why == REASON_UPSTREAM_TIMEOUT;
+}
+
+enum step
+conn_refuse(struct conn *c, enum reason why)
+{
+	struct decision d = { .verdict = VERDICT_DENY, .rule = RULE_NONE };
+
+	if (c->open != NULL)
+		d = c->open->decision;
+	/* What fails after it was allowed is told by the end record. */
+	if (d.verdict != VERDICT_ALLOW || c->end == NULL ||
+	    !is_upstream_failure(why)) {
+		d.verdict = d.would = VERDICT_DENY;
+		d.reason = why;
+		/* A denial stands whether or not it could be recorded. */
+		(void)!account_decision(c, &d, why);
+	}
+	tell(c, why, d.rule);
+	return conn_cut(c, HOW_REFUSED, why);
+}
+
+enum step
+conn_cut(struct conn *c, enum record_how how, enum reason why)
+{
+	if (c->state == CONN_END)
+		return STEP_NEXT;
+	c->how = (uint8_t)how;
+	c->reason = (uint16_t)why;
+	conn_enter(c, CONN_END);
+	return STEP_NEXT;
+}
+
+/* ---- events ---- */
+
+static void
+on_side(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	conn_run(arg);
+}
+
+static void
+on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct conn *c = arg;
+
+	(void)fd;
+	(void)what;
+	c->timer_ms = 0;
+	conn_run(c);
+}
+
+static void
+arm_side(struct conn *c, struct side *s, short want)
+{
+	if (s->fd < 0 || s->armed == want)
+		return;
+	if (s->armed != 0)
+		event_del(&s->ev);
+	s->armed = 0;
+	if (want == 0)
+		return;
+	event_assign(&s->ev, c->proxy->parts.base, s->fd,
+	    (short)(want | EV_PERSIST), on_side, c);
+	if (event_add(&s->ev, NULL) == 0)
+		s->armed = want;
+}
+
+static void
+arm_timer(struct conn *c, int64_t at)
+{
+	struct proxy *p = c->proxy;
+	int64_t ms = at - conn_now_ms();
+	struct timeval plain;
+	const struct timeval *tv = &plain;
+
+	if (at == 0 || (c->timer_ms != 0 && c->timer_ms <= at))
+		return;		/* an earlier one will look again */
+	if (ms < 1)
+		ms = 1;
+	plain.tv_sec = ms / 1000;
+	plain.tv_usec = ms % 1000 * 1000;
+	for (unsigned i = 0; i < PROXY_TIMEOUTS && p->timeouts[i].tv; i++)
+		if (p->timeouts[i].ms == ms)
+			tv = p->timeouts[i].tv;
+	if (evtimer_add(&c->timer, tv) == 0)
+		c->timer_ms = at;
+}
+
+static short
+out_wants(const struct side *s)
+{
+	return buf_left(&s->out) > 0 ? EV_WRITE : 0;
+}
+
+/* The only place that arms events: from the state and what waits. */
+static void
+conn_arm(struct conn *c)
+{
+	short client = 0, up = 0;
+
+	switch ((enum conn_state)c->state) {
+	case CONN_NAME:
+		client = (short)(out_wants(&c->client) |
+		    (c->client.eof ? 0 : EV_READ));
+		break;
+	case CONN_DIAL:
+		dial_arm(c);
+		break;
+	case CONN_RELAY:
+		client = c->forward ? forward_wants(c, true) :
+		    relay_wants(c, true);
+		up = c->forward ? forward_wants(c, false) :
+		    relay_wants(c, false);
+		break;
+	case CONN_END:
+		client = out_wants(&c->client);
+		up = out_wants(&c->up);
+		if (client == 0 && !c->client.eof && c->told)
+			client = EV_READ;
+		break;
+	case CONN_DECIDE:
+	case CONN_RESOLVE:
+	case CONN_STATES:
+		break;
+	}
+	arm_side(c, &c->client, client);
+	arm_side(c, &c->up, up);
+	if (c->state == CONN_DIAL && c->open->next_try_ms != 0 &&
+	    c->open->next_try_ms < c->deadline_ms)
+		arm_timer(c, c->open->next_try_ms);
+	arm_timer(c, c->deadline_ms);
+}
+
+/* ---- birth and death ---- */
+
+static const char *
+interface_of(const struct conn *c, char name[static IF_NAMESIZE])
+{
+	struct in_pktinfo pi = { 0 };
+	socklen_t len = sizeof(pi);
+	struct ifreq ifr = { 0 };
+	uint8_t ctl[256];
+	struct msghdr m = { .msg_control = ctl };
+
+	(void)pi;
+	len = sizeof(ctl);
+	if (getsockopt(c->client.fd, SOL_IP, IP_PKTOPTIONS, ctl, &len) < 0)
+		return "";
+	m.msg_controllen = len;
+	for (struct cmsghdr *h = CMSG_FIRSTHDR(&m); h != NULL;
+	    h = CMSG_NXTHDR(&m, h)) {
+		if (h->cmsg_level != SOL_IP || h->cmsg_type != IP_PKTINFO)
+			continue;
+		memcpy(&pi, CMSG_DATA(h), sizeof(pi));
+		ifr.ifr_ifindex = pi.ipi_ifindex;
+		if (ioctl(c->client.fd, SIOCGIFNAME, &ifr) < 0)
+			return "";
+		memcpy(name, ifr.ifr_name, IF_NAMESIZE);
+		name[IF_NAMESIZE - 1] = '\0';
+		return name;
+	}
+	return "";
+}
+
+void
+conn_cell(struct conn *c, const char *user, struct span token,
+    enum reason *why)
+{
+	const struct listener *l = &c->proxy->listeners[c->listener];
+	char name[IF_NAMESIZE] = "";
+	struct cell_key key = { .listener = l->is.name, .interface = name,
+	    .client = c->peer.addr, .credential_cell = user,
+	    .credential_token = token };
+
+	*why = REASON_POLICY_UNAVAILABLE;
+	c->cell = CELL_NONE;
+	if (c->proxy->policy == NULL)
+		return;
+	c->cell = policy_cell_find(c->proxy->policy, &key, why);
+	/* Most cells need no interface; asking the kernel costs two calls. */
+	if (c->cell == CELL_NONE && *why == REASON_UNKNOWN_CELL &&
+	    interface_of(c, name)[0] != '\0')
+		c->cell = policy_cell_find(c->proxy->policy, &key, why);
+}
+
+static void
+via_of(struct conn *c, enum listen_kind kind)
+{
+	switch (kind) {
+	case LISTEN_TPROXY:
+		c->via = VIA_TPROXY;
+		break;
+	case LISTEN_REDIRECT:
+		c->via = VIA_REDIRECT;
+		break;
+	case LISTEN_EXPLICIT:
+		c->via = VIA_HTTP;
+		break;
+	case LISTEN_NAMED:
+		c->via = VIA_NAMED;
+		break;
+	}
+}
+
+static void
+reset_now(int fd)
+{
+	struct linger now = { 1, 0 };
+
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+	close(fd);
+}
+
+static struct conn *
+conn_make(struct listener *l, int fd, const struct endpoint *peer,
+    const struct endpoint *original)
+{
+	struct proxy *p = l->proxy;
+	struct conn *c = calloc(1, sizeof(*c));
+	struct timespec ts;
+
+	if (c == NULL)
+		return NULL;
+	c->open = calloc(1, sizeof(*c->open));
+	if (c->open == NULL) {
+		free(c);
+		return NULL;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	c->opened_us = (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+	c->proxy = p;
+	c->client.fd = fd;
+	c->up.fd = -1;
+	c->id = p->next_id++;
+	c->peer = *peer;
+	c->original = *original;
+	c->open->to = *original;
+	c->open->decision.rule = RULE_NONE;
+	c->cell = CELL_NONE;
+	c->listener = (uint16_t)(l - p->listeners);
+	c->deadline_ms = conn_now_ms() + p->limits.hello_ms;
+	evtimer_assign(&c->timer, p->parts.base, on_timer, c);
+	hello_reader_init(&c->open->reader);
+	via_of(c, l->is.kind);
+	return c;
+}
+
+void
+conn_new(struct listener *l, int fd, const struct endpoint *peer,
+    const struct endpoint *original, enum reason refused)
+{
+	struct proxy *p = l->proxy;
+	struct conn *c;
+	bool placed = false;
+
+	if (refused == REASON_NONE) {
+		refused = limit_take(p->limit, &peer->addr,
+		    p->limits.connections, p->limits.per_client);
+		placed = refused == REASON_NONE;
+	}
+	c = placed || p->n_refusing < REFUSING_MAX ?
+	    conn_make(l, fd, peer, original) : NULL;
+	if (c == NULL) {
+		count_denied(p->parts.counts, placed ? REASON_LIMIT_MEMORY :
+		    refused);
+		if (placed)
+			limit_give(p->limit, &peer->addr);
+		reset_now(fd);
+		return;
+	}
+	c->placed = placed;
+	if (!placed)
+		p->n_refusing++;
+	p->n_open++;
+	count_add(p->parts.counts, COUNT_CONNECTIONS_OPEN, 1);
+	LIST_INSERT_HEAD(&p->open, c, link);
+	if (refused != REASON_NONE)
+		conn_refuse(c, refused);
+	conn_run(c);
+}
+
+void
+conn_close_up(struct conn *c)
+{
+	struct side *s = &c->up;
+
+	if (s->armed != 0)
+		event_del(&s->ev);
+	s->armed = 0;
+	if (s->fd >= 0)
+		close(s->fd);
+	s->fd = -1;
+	buf_free(&s->out);
+	s->eof = s->reset = s->shut = s->bulk = false;
+	if (c->up_alive)
+		count_add(c->proxy->parts.counts, COUNT_UPSTREAM_OPEN, -1);
+	c->up_alive = false;
+}
+
+static void
+side_pipe_done(struct conn *c, struct side *s)
+{
+	if (s->pipe != NULL)
+		pipes_put(&c->proxy->pipes, s->pipe, s->piped == 0);
+	s->pipe = NULL;
+}
+
+static void
+conn_free(struct conn *c)
+{
+	struct proxy *p = c->proxy;
+
+	account_end(c);
+	if (c->open != NULL)
+		dial_cancel(c);
+	side_pipe_done(c, &c->client);
+	side_pipe_done(c, &c->up);
+	conn_close_up(c);
+	if (c->client.armed != 0)
+		event_del(&c->client.ev);
+	event_del(&c->timer);
+	close(c->client.fd);
+	buf_free(&c->client.out);
+	buf_free(&c->in);
+	forward_free(c);
+	free(c->open);
+	LIST_REMOVE(c, link);
+	if (c->placed)
+		limit_give(p->limit, &c->peer.addr);
+	else
+		p->n_refusing--;
+	p->n_open--;
+	count_add(p->parts.counts, COUNT_CONNECTIONS_OPEN, -1);
+	free(c);
+	proxy_gone(p);
+}

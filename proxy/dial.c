@@ -1,1 +1,324 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "proxy/conn.h"
+#include "proxy/forward.h"
+
+#define KEEPALIVE_IDLE_S 60
+
+static void
+on_answer(void *arg, const struct ask_answer *a)
+{
+	struct conn *c = arg;
+	struct opening *o = c->open;
+
+	o->ask = NULL;
+	o->failed = a->reason < REASON_COUNT ? (enum reason)a->reason :
+	    REASON_INTERNAL;
+	o->n_addrs = a->n_addrs < PIN_ADDRS_MAX ? a->n_addrs : PIN_ADDRS_MAX;
+	memcpy(o->addrs, a->addrs, o->n_addrs * sizeof(o->addrs[0]));
+	if (o->failed == REASON_NONE && o->n_addrs == 0)
+		o->failed = REASON_DNS_NODATA;
+	conn_run(c);
+}
+
+/* Keep the addresses that may be dialled; when none may, the reason is that
+ * of the first. */
+static enum step
+judge_addrs(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct decision first = { .rule = RULE_NONE }, kept = first, d;
+	size_t n = 0;
+
+	for (size_t i = 0; i < o->n_addrs; i++) {
+		struct endpoint to = { o->addrs[i], o->to.port };
+
+		if (c->proxy->parts.ipv6_drop && !addr_is_v4(&to.addr))
+			continue;
+		if (weigh_addr(c, &to, &d)) {
+			if (n == 0)
+				kept = d;
+			o->addrs[n++] = to.addr;
+		} else if (first.reason == REASON_NONE) {
+			first = d;
+		}
+	}
+	o->n_addrs = n;
+	if (n == 0) {
+		if (first.reason == REASON_NONE)
+			first.reason = REASON_DNS_NODATA;
+		first.verdict = VERDICT_DENY;
+		o->decision = first;
+		return conn_refuse(c, first.reason);
+	}
+	o->decision = kept;
+	o->next_addr = 0;
+	/* Nothing goes up before the decision is handed over. */
+	if (!forward_replays(c) &&
+	    account_decision(c, &kept, kept.reason) < 0)
+		return conn_refuse(c, REASON_LEDGER_UNAVAILABLE);
+	o->failed = REASON_UNREACHABLE;
+	conn_enter(c, CONN_DIAL);
+	return STEP_NEXT;
+}
+
+/* The one address that the client chose, when that may be kept. */
+static bool
+keep_original(const struct conn *c)
+{
+	const struct opening *o = c->open;
+
+	if (o->name.len == 0 || o->decided || o->decision.original_only)
+		return true;
+	if (c->via != VIA_TPROXY && c->via != VIA_REDIRECT)
+		return false;
+	return c->proxy->pins != NULL && pin_has(c->proxy->pins, &o->name,
+	    &c->original.addr, conn_now_ms());
+}
+
+/* RESOLVE: the addresses that our own resolver has for the name. */
+enum step
+dial_resolve(struct conn *c)
+{
+	struct opening *o = c->open;
+
+	if (o->ask != NULL) {
+		if (conn_now_ms() < c->deadline_ms)
+			return STEP_WAIT;
+		ask_cancel(o->ask);
+		o->ask = NULL;
+		return conn_refuse(c, REASON_DNS_TIMEOUT);
+	}
+	if (o->failed != REASON_NONE)
+		return conn_refuse(c, o->failed);
+	if (o->n_addrs > 0)
+		return judge_addrs(c);
+	if (keep_original(c)) {
+		o->addrs[0] = o->to.addr;
+		if (c->via == VIA_TPROXY || c->via == VIA_REDIRECT)
+			o->addrs[0] = c->original.addr;
+		o->n_addrs = 1;
+		return judge_addrs(c);
+	}
+	if (c->proxy->pins != NULL)
+		o->n_addrs = pin_addrs(c->proxy->pins, &o->name,
+		    conn_now_ms(), o->addrs);
+	if (o->n_addrs > 0)
+		return judge_addrs(c);
+	o->ask = ask_start(c->proxy->parts.ask, c->cell, &o->name, on_answer,
+	    c);
+	if (o->ask == NULL)
+		return conn_refuse(c, REASON_RESOLVER_UNAVAILABLE);
+	return STEP_WAIT;
+}
+
+static enum reason
+reason_of(int e)
+{
+	if (e == ECONNREFUSED || e == ECONNRESET)
+		return REASON_CONNECT_REFUSED;
+	if (e == ETIMEDOUT)
+		return REASON_CONNECT_TIMEOUT;
+	if (e == EMFILE || e == ENFILE)
+		return REASON_LIMIT_DESCRIPTORS;
+	return REASON_UNREACHABLE;
+}
+
+static void
+on_try(evutil_socket_t fd, short what, void *arg)
+{
+	struct dial_try *t = arg;
+
+	(void)fd;
+	(void)what;
+	t->ready = true;
+	conn_run(t->conn);
+}
+
+static void
+try_drop(struct opening *o, unsigned i, bool keep_fd)
+{
+	struct dial_try *t = &o->tries[i];
+
+	if (event_initialized(&t->ev))
+		event_del(&t->ev);
+	if (!keep_fd)
+		close(t->fd);
+	/* Events stay where they are in memory while they are armed. */
+	t->fd = -1;
+	t->ready = false;
+	memset(&t->ev, 0, sizeof(t->ev));
+}
+
+void
+dial_cancel(struct conn *c)
+{
+	struct opening *o = c->open;
+
+	if (o->ask != NULL)
+		ask_cancel(o->ask);
+	o->ask = NULL;
+	for (unsigned i = 0; i < o->n_tries; i++)
+		if (o->tries[i].fd >= 0)
+			try_drop(o, i, false);
+	o->n_tries = 0;
+}
+
+static int
+dial_socket(const struct endpoint *to)
+{
+	int one = 1, idle = KEEPALIVE_IDLE_S, e;
+	struct sockaddr_storage ss;
+	socklen_t len = endpoint_to_sockaddr(to, &ss);
+	int fd = socket(ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK |
+	    SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	if (connect(fd, (struct sockaddr *)&ss, len) < 0 &&
+	    errno != EINPROGRESS) {
+		e = errno;
+		close(fd);
+		return -e;
+	}
+	return fd;
+}
+
+static struct dial_try *
+free_try(struct conn *c)
+{
+	struct opening *o = c->open;
+
+	for (unsigned i = 0; i < o->n_tries; i++)
+		if (o->tries[i].fd < 0)
+			return &o->tries[i];
+	if (o->n_tries == DIAL_TRIES_MAX)
+		return NULL;
+	o->tries[o->n_tries].fd = -1;
+	return &o->tries[o->n_tries++];
+}
+
+/* Begin attempts until one is under way or there is none left. */
+static void
+next_try(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct dial_try *t;
+
+	while (o->next_addr < o->n_addrs && (t = free_try(c)) != NULL) {
+		t->to = (struct endpoint){ o->addrs[o->next_addr++],
+		    o->to.port };
+		t->fd = dial_socket(&t->to);
+		if (t->fd >= 0) {
+			t->conn = c;
+			break;
+		}
+		o->failed = reason_of(-t->fd);
+		t->fd = -1;
+	}
+	o->next_try_ms = o->next_addr < o->n_addrs ?
+	    conn_now_ms() + c->proxy->limits.stagger_ms : 0;
+}
+
+void
+dial_arm(struct conn *c)
+{
+	struct opening *o = c->open;
+
+	for (unsigned i = 0; i < o->n_tries; i++) {
+		struct dial_try *t = &o->tries[i];
+
+		if (t->fd < 0 || event_initialized(&t->ev))
+			continue;
+		event_assign(&t->ev, c->proxy->parts.base, t->fd, EV_WRITE,
+		    on_try, t);
+		event_add(&t->ev, NULL);
+	}
+}
+
+/* What became of the attempts: the winner's number, or -1. */
+static int
+look_at_tries(struct conn *c, unsigned *under_way)
+{
+	struct opening *o = c->open;
+
+	*under_way = 0;
+	for (unsigned i = 0; i < o->n_tries; i++) {
+		int e = 0;
+		socklen_t len = sizeof(e);
+
+		if (o->tries[i].fd < 0)
+			continue;
+		if (!o->tries[i].ready) {
+			(*under_way)++;
+			continue;
+		}
+		if (getsockopt(o->tries[i].fd, SOL_SOCKET, SO_ERROR, &e,
+		    &len) < 0)
+			e = errno;
+		if (e == 0)
+			return (int)i;
+		o->failed = reason_of(e);
+		try_drop(o, i, false);
+		o->next_try_ms = 0;	/* the next one at once */
+	}
+	return -1;
+}
+
+static enum step
+dial_won(struct conn *c, unsigned i)
+{
+	struct opening *o = c->open;
+
+	c->up.fd = o->tries[i].fd;
+	o->addrs[0] = o->tries[i].to.addr;
+	c->end->dialled = o->tries[i].to;
+	try_drop(o, i, true);
+	dial_cancel(c);
+	c->up_alive = true;
+	count_add(c->proxy->parts.counts, COUNT_UPSTREAM_OPEN, 1);
+	if (o->shown == SHOWN_REQUEST) {
+		forward_dialled(c);
+		conn_enter(c, CONN_RELAY);
+		return STEP_NEXT;
+	}
+	if (tunnel_begin(c) < 0)
+		return conn_refuse(c, REASON_LIMIT_MEMORY);
+	/* Inside a tunnel the first bytes are looked at again. */
+	conn_enter(c, c->inside && !o->decision.opaque ? CONN_NAME :
+	    CONN_RELAY);
+	return STEP_NEXT;
+}
+
+/* DIAL: the addresses one after the other, each a little later than the one
+ * before, all within one deadline. */
+enum step
+dial_step(struct conn *c)
+{
+	struct opening *o = c->open;
+	unsigned under_way;
+	int won = look_at_tries(c, &under_way);
+
+	if (won >= 0)
+		return dial_won(c, (unsigned)won);
+	if (conn_now_ms() >= c->deadline_ms)
+		return conn_refuse(c, REASON_CONNECT_TIMEOUT);
+	if (o->next_addr < o->n_addrs && (under_way == 0 ||
+	    o->next_try_ms == 0 || conn_now_ms() >= o->next_try_ms)) {
+		next_try(c);
+		for (unsigned i = 0; i < o->n_tries; i++)
+			if (o->tries[i].fd >= 0)
+				return STEP_WAIT;
+		under_way = 0;
+	}
+	if (under_way == 0)
+		return conn_refuse(c, o->failed);
+	return STEP_WAIT;
+}

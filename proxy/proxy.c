@@ -1,1 +1,264 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "proxy/proxy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "proxy/conn.h"
+#include "proxy/forward.h"
+
+#define PIPE_SOFT_DEFAULT_PAGES 16384u
+
+const struct proxy_limits proxy_limits_default = {
+	.hello_ms = 5000, .resolve_ms = 5000, .connect_ms = 10000,
+	.stagger_ms = 250, .idle_ms = 3600000, .keepalive_ms = 120000,
+	.drain_ms = 1000, .reload_grace_ms = 0, .drain_bytes = 65536,
+	.head_bytes = HTTP_HEAD_MAX_BYTES, .connections = 20000,
+	.per_client = 4096, .pipe_share_percent = 50,
+	.copy_buffer_bytes = 65536,
+};
+
+/* Bytes that pipes of all engines may hold: a share of what the kernel gives
+ * one uid.  Read before the file system is closed to us. */
+static size_t
+pipe_bytes_max(const struct proxy_parts *parts)
+{
+	size_t pages = PIPE_SOFT_DEFAULT_PAGES;
+	unsigned engines = parts->n_engines ? parts->n_engines : 1;
+	FILE *f = fopen("/proc/sys/fs/pipe-user-pages-soft", "re");
+
+	if (f != NULL) {
+		if (fscanf(f, "%zu", &pages) != 1 || pages > 1u << 22)
+			pages = PIPE_SOFT_DEFAULT_PAGES;
+		fclose(f);
+	}
+	return pages * (size_t)sysconf(_SC_PAGESIZE) / 100 *
+	    parts->limits->pipe_share_percent / engines;
+}
+
+static void
+on_flush(evutil_socket_t fd, short what, void *arg)
+{
+	struct proxy *p = arg;
+
+	(void)fd;
+	(void)what;
+	emit_flush(p->parts.emit);
+}
+
+void
+proxy_put(struct proxy *p)
+{
+	/* Runs behind the events that are already active. */
+	event_active(p->flush, EV_TIMEOUT, 0);
+}
+
+static void
+judge_all(struct proxy *p)
+{
+	struct conn *c = LIST_FIRST(&p->open), *next;
+
+	for (; c != NULL; c = next) {
+		next = LIST_NEXT(c, link);
+		conn_judge_again(c);
+	}
+}
+
+static void
+on_grace(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	judge_all(arg);
+}
+
+static void
+on_resume(evutil_socket_t fd, short what, void *arg)
+{
+	struct proxy *p = arg;
+
+	(void)fd;
+	(void)what;
+	p->paused = false;
+	if (p->reserve < 0)
+		p->reserve = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+	for (size_t i = 0; i < p->parts.n_listeners && !p->draining; i++)
+		event_add(p->listeners[i].ev, NULL);
+}
+
+/* Timers of one length are kept in a queue of their own by libevent. */
+static void
+timeouts_init(struct proxy *p)
+{
+	const struct proxy_limits *l = &p->limits;
+	const unsigned ms[] = { l->hello_ms, l->idle_ms, l->keepalive_ms,
+	    l->drain_ms, l->stagger_ms, l->connect_ms, l->resolve_ms };
+	unsigned n = 0;
+
+	for (size_t i = 0; i < sizeof(ms) / sizeof(ms[0]); i++) {
+		struct timeval tv = { ms[i] / 1000,
+		    (suseconds_t)(ms[i] % 1000) * 1000 };
+
+		p->timeouts[n].ms = ms[i];
+		p->timeouts[n].tv =
+		    event_base_init_common_timeout(p->parts.base, &tv);
+		if (p->timeouts[n].tv != NULL)
+			n++;
+	}
+}
+
+static int
+listeners_init(struct proxy *p)
+{
+	size_t n = p->parts.n_listeners;
+
+	p->listeners = calloc(n ? n : 1, sizeof(*p->listeners));
+	if (p->listeners == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		p->listeners[i].is = p->parts.listeners[i];
+		p->listeners[i].proxy = p;
+	}
+	for (size_t i = 0; i < n; i++) {
+		int e = listen_start(&p->listeners[i]);
+
+		if (e < 0)
+			return e;
+	}
+	return 0;
+}
+
+int
+proxy_new(struct proxy **out, const struct proxy_parts *parts)
+{
+	struct proxy *p = calloc(1, sizeof(*p));
+	int e = -ENOMEM;
+
+	if (p == NULL)
+		return -ENOMEM;
+	p->parts = *parts;
+	p->limits = *parts->limits;
+	p->pins = parts->pins;
+	p->next_id = parts->connection_base;
+	LIST_INIT(&p->open);
+	p->reserve = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+	p->buffer = malloc(p->limits.copy_buffer_bytes);
+	p->flush = event_new(parts->base, -1, 0, on_flush, p);
+	p->resume = evtimer_new(parts->base, on_resume, p);
+	p->grace = evtimer_new(parts->base, on_grace, p);
+	if (p->buffer == NULL || p->flush == NULL || p->resume == NULL ||
+	    p->grace == NULL)
+		goto out;
+	timeouts_init(p);
+	pipes_init(&p->pipes, pipe_bytes_max(parts));
+	e = limit_open(&p->limit, parts->limits_fd, parts->engine);
+	if (e < 0)
+		goto out;
+	e = listeners_init(p);
+	if (e < 0)
+		goto out;
+	*out = p;
+	return 0;
+out:
+	proxy_free(p);
+	return e;
+}
+
+void
+proxy_free(struct proxy *p)
+{
+	struct conn *c;
+
+	if (p == NULL)
+		return;
+	p->drained = NULL;
+	while ((c = LIST_FIRST(&p->open)) != NULL) {
+		conn_cut(c, HOW_CUT, REASON_DRAINING);
+		c->deadline_ms = 1;	/* long ago: no draining now */
+		conn_run(c);
+	}
+	for (size_t i = 0; p->listeners && i < p->parts.n_listeners; i++) {
+		if (p->listeners[i].ev != NULL)
+			event_free(p->listeners[i].ev);
+		if (p->listeners[i].is.fd >= 0)
+			close(p->listeners[i].is.fd);
+	}
+	free(p->listeners);
+	if (p->limit != NULL) {
+		emit_flush(p->parts.emit);
+		limit_close(p->limit);
+	}
+	if (p->flush != NULL)
+		event_free(p->flush);
+	if (p->resume != NULL)
+		event_free(p->resume);
+	if (p->grace != NULL)
+		event_free(p->grace);
+	pipes_done(&p->pipes);
+	if (p->reserve >= 0)
+		close(p->reserve);
+	free(p->buffer);
+	free(p);
+}
+
+void
+proxy_set_policy(struct proxy *p, const struct policy *policy)
+{
+	bool first = p->policy == NULL;
+	unsigned ms = p->limits.reload_grace_ms;
+	struct timeval tv = { ms / 1000, (suseconds_t)(ms % 1000) * 1000 };
+
+	p->policy = policy;
+	if (policy != NULL && !first && ms > 0)
+		event_add(p->grace, &tv);
+	else
+		judge_all(p);
+}
+
+void
+proxy_set_pins(struct proxy *p, const struct pins *pins)
+{
+	p->pins = pins;
+}
+
+void
+proxy_gone(struct proxy *p)
+{
+	void (*drained)(void *) = p->drained;
+
+	if (!p->draining || p->n_open > 0 || drained == NULL)
+		return;
+	p->drained = NULL;
+	drained(p->drained_arg);
+}
+
+void
+proxy_drain(struct proxy *p, void (*drained)(void *arg), void *arg)
+{
+	p->draining = true;
+	p->drained = drained;
+	p->drained_arg = arg;
+	event_del(p->resume);
+	for (size_t i = 0; i < p->parts.n_listeners; i++)
+		event_del(p->listeners[i].ev);
+	proxy_gone(p);
+}
+
+/*
+ * Each connection at its worst: the client's head, a head written out, both
+ * directions' waiting bytes; and each engine's shared buffer.
+ */
+uint64_t
+proxy_memory_max(const struct proxy_limits *l, unsigned n_engines)
+{
+	uint64_t each = sizeof(struct conn) + sizeof(struct opening) +
+	    sizeof(struct record) + FORWARD_STATE_BYTES +
+	    3 * (uint64_t)l->head_bytes + 2 * l->copy_buffer_bytes +
+	    HELLO_STREAM_MAX_BYTES;
+
+	return each * l->connections +
+	    (uint64_t)n_engines * l->copy_buffer_bytes;
+}

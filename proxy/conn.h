@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PROXY_CONN_H
+#define PROXY_CONN_H
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <sys/queue.h>
+
+#include "ledger-client/record.h"
+#include "proxy/buf.h"
+#include "proxy/flight.h"
+#include "proxy/hello.h"
+#include "proxy/limit.h"
+#include "proxy/proxy.h"
+
+/*
+ * The life of one connection, private to this layer.  The states stand in the
+ * order of life; a request on a kept HTTP connection, and the first bytes
+ * inside a CONNECT tunnel, begin again at NAME.
+ */
+enum conn_state {
+	CONN_NAME,	/* read until the client has shown where it goes */
+	CONN_DECIDE,	/* ask the policy */
+	CONN_RESOLVE,	/* the addresses, each judged; then the record */
+	CONN_DIAL,	/* connect to one of them */
+	CONN_RELAY,	/* both ways, or HTTP messages */
+	CONN_END,	/* tell, drain, close */
+	CONN_STATES
+};
+
+enum step { STEP_NEXT, STEP_WAIT, STEP_GONE };
+
+/* What the client has shown. */
+enum shown {
+	SHOWN_NOTHING,	/* opaque: nothing was waited for */
+	SHOWN_HELLO,
+	SHOWN_BYTES,	/* neither TLS nor HTTP */
+	SHOWN_REQUEST,
+	SHOWN_CONNECT,
+};
+
+/* Why the client's bytes do not simply pass in RELAY. */
+enum gate {
+	GATE_OPEN,
+	GATE_OPAQUE,	/* first bytes of an opaque flow: no other name */
+	GATE_FLIGHT,	/* the server's first flight is not yet known */
+	GATE_RETRY,	/* a second hello must carry the same name */
+};
+
+struct pipes_pair {
+	int rd, wr;
+	unsigned bytes;			/* as F_GETPIPE_SZ says */
+	struct pipes_pair *next;
+};
+
+/* One of the two sockets, and what waits to be written to it. */
+struct side {
+	struct event ev;
+	struct buf out;
+	struct pipes_pair *pipe;
+	uint64_t sent;			/* bytes written to it */
+	uint32_t piped;			/* bytes in the pipe */
+	int fd;
+	short armed;
+	bool eof;			/* nothing more comes from it */
+	bool reset;			/* its peer has reset it */
+	bool shut;			/* we have ended our direction */
+	bool bulk;			/* its peer fills buffers: splice */
+};
+
+#define DIAL_TRIES_MAX 4u	/* attempts at the same time */
+
+struct dial_try {
+	struct event ev;
+	int fd;
+	struct endpoint to;
+	struct conn *conn;
+	bool ready;
+};
+
+/* What is needed until the relay runs, and then given back. */
+struct opening {
+	struct host name;		/* len 0: nameless */
+	struct endpoint to;		/* nameless: where; port always */
+	enum record_name_from from;
+	enum shown shown;
+	enum gate gate;
+	bool is_addr;			/* an address literal was asked for */
+	bool decided;			/* decision was taken by NAME */
+	bool json, head_only;		/* how a refusal is told */
+	unsigned minor;
+	struct hello_reader reader;
+	size_t scanned;
+	struct hello hello;
+	struct host other;		/* the name that does not fit */
+	struct decision decision;
+	struct addr addrs[PIN_ADDRS_MAX];
+	size_t n_addrs, next_addr;
+	struct dial_try tries[DIAL_TRIES_MAX];
+	unsigned n_tries;
+	int64_t next_try_ms;
+	struct ask_call *ask;
+	enum reason failed;		/* why the last attempt failed */
+	struct flight_watch flight;
+	char method[32], path[256];
+};
+
+struct forward;
+
+struct conn {
+	LIST_ENTRY(conn) link;
+	struct proxy *proxy;
+	struct side client, up;
+	struct event timer;
+	int64_t timer_ms;		/* when the timer fires, 0: not armed */
+	int64_t deadline_ms;		/* of the state; 0: none */
+	int64_t moved_ms;		/* RELAY: a byte moved */
+	int64_t opened_us;
+	uint64_t id, request;
+	struct buf in;			/* from the client, not yet judged */
+	struct opening *open;
+	struct forward *forward;	/* HTTP: state of the exchange */
+	struct record *end;		/* what the end record begins with */
+	size_t end_bytes;
+	struct endpoint peer, original;
+	uint32_t cell;
+	uint32_t drained;
+	uint16_t listener;
+	uint16_t port;			/* that was asked for */
+	uint16_t reason;		/* why it ended */
+	uint8_t state, via, how;
+	bool placed;			/* holds a place in the limits */
+	bool looked;			/* opaque rules were asked */
+	bool inside;			/* in a CONNECT tunnel */
+	bool up_alive;			/* upstream counted */
+	bool told;			/* the answer is in client.out */
+};
+
+LIST_HEAD(conn_list, conn);
+
+#define PROXY_TIMEOUTS 8u
+
+struct listener {
+	struct proxy_listener is;
+	struct proxy *proxy;
+	struct event *ev;
+};
+
+struct pipes {
+	struct pipes_pair *idle;
+	unsigned n_idle;
+	size_t bytes, bytes_max;	/* of all pairs in use or idle */
+};
+
+struct proxy {
+	struct proxy_parts parts;
+	struct proxy_limits limits;
+	const struct policy *policy;
+	const struct pins *pins;
+	struct limit *limit;
+	struct listener *listeners;
+	struct conn_list open;
+	unsigned n_open, n_refusing;
+	struct event *flush, *resume, *grace;
+	struct {
+		unsigned ms;
+		const struct timeval *tv;
+	} timeouts[PROXY_TIMEOUTS];
+	int reserve;			/* a descriptor for a full table */
+	uint64_t next_id;
+	uint8_t *buffer;		/* shared by all relays */
+	struct pipes pipes;
+	bool draining, paused;
+	void (*drained)(void *arg);
+	void *drained_arg;
+};
+
+int64_t conn_now_ms(void);
+
+/* Take an accepted socket (owned from here on) and run it.  `refused` other
+ * than REASON_NONE: it gets an answer and no place. */
+void conn_new(struct listener *l, int fd, const struct endpoint *peer,
+    const struct endpoint *original, enum reason refused);
+void conn_run(struct conn *c);
+/* The only place that sets the state. */
+void conn_enter(struct conn *c, enum conn_state state);
+/* Refuse: one decision record, an answer that the client can read, END. */
+enum step conn_refuse(struct conn *c, enum reason why);
+/* End without an answer. */
+enum step conn_cut(struct conn *c, enum record_how how, enum reason why);
+/* After a new policy: cut it when that forbids it. */
+void conn_judge_again(struct conn *c);
+void conn_close_up(struct conn *c);
+void conn_cell(struct conn *c, const char *user, struct span token,
+    enum reason *why);
+struct decide_at conn_at(const struct conn *c);
+/* The live names of an address: how many, 0 when there are too many. */
+size_t conn_names(const struct conn *c, const struct addr *a,
+    struct host out[static PIN_NAMES_MAX],
+    const struct host *ptr[static PIN_NAMES_MAX]);
+
+/* The steps, in the order of life. */
+enum step name_step(struct conn *c);
+enum step weigh_step(struct conn *c);
+enum step dial_resolve(struct conn *c);
+enum step dial_step(struct conn *c);
+void dial_arm(struct conn *c);
+void dial_cancel(struct conn *c);
+enum step relay_step(struct conn *c);
+short relay_wants(const struct conn *c, bool client);
+enum step end_step(struct conn *c);
+
+/* Judge one address; false leaves *d as the denial. */
+bool weigh_addr(struct conn *c, const struct endpoint *to,
+    struct decision *d);
+
+/* Records. */
+int account_decision(struct conn *c, const struct decision *d,
+    enum reason why);
+void account_end(struct conn *c);
+
+/* relay, tunnel */
+int tunnel_begin(struct conn *c);	/* after DIAL: -errno or 0 */
+enum step tunnel_gate(struct conn *c);
+void tunnel_saw_server(struct conn *c, struct span bytes);
+
+void pipes_init(struct pipes *p, size_t bytes_max);
+void pipes_done(struct pipes *p);
+struct pipes_pair *pipes_get(struct pipes *p);
+void pipes_put(struct pipes *p, struct pipes_pair *pair, bool clean);
+
+int listen_start(struct listener *l);
+void listen_pause(struct proxy *p);
+void proxy_gone(struct proxy *p);
+/* An event-loop turn in which a record was put. */
+void proxy_put(struct proxy *p);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef PROXY_FORWARD_H
+#define PROXY_FORWARD_H
+
+#include "proxy/conn.h"
+#include "proxy/http.h"
+
+/*
+ * Plain HTTP requests on one client connection: each is judged on its own
+ * (NAME, DECIDE), sent in origin form, answered, and the next one begins at
+ * NAME again.  An upstream connection is kept for a next request to the same
+ * place.
+ */
+#define FORWARD_STATE_BYTES 1024u
+
+/* NAME: read a request or CONNECT head from c->in. */
+MUST_USE enum parse forward_head(struct conn *c, enum reason *why);
+/* DECIDE: may the upstream connection at hand serve this request? */
+bool forward_reuses(const struct conn *c);
+/* DIAL: a new upstream connection is there. */
+void forward_dialled(struct conn *c);
+/* RELAY */
+enum step forward_step(struct conn *c);
+short forward_wants(const struct conn *c, bool client);
+/* True once a part of an answer to this request was written. */
+bool forward_answered(const struct conn *c);
+/* True while a request is dialled for once more: its decision stands. */
+bool forward_replays(const struct conn *c);
+void forward_free(struct conn *c);
+
+#endif

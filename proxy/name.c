@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "proxy/conn.h"
+#include "proxy/forward.h"
+
+/*
+ * NAME: read until the client has shown where it wants to go.  On a
+ * transparent connection that an opaque rule covers nothing is waited for,
+ * because there the server may speak first.
+ */
+
+static bool
+is_transparent(const struct conn *c)
+{
+	return c->via == VIA_TPROXY || c->via == VIA_REDIRECT;
+}
+
+/* Ask once, before any byte: who is it, and is this an opaque flow? */
+static enum step
+name_first(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct host names[PIN_NAMES_MAX];
+	const struct host *ptr[PIN_NAMES_MAX];
+	struct decide_at at;
+	enum reason why;
+	size_t n;
+
+	c->looked = true;
+	conn_cell(c, NULL, span_of(NULL, 0), &why);
+	if (c->proxy->listeners[c->listener].is.kind == LISTEN_EXPLICIT)
+		return STEP_WAIT;	/* a credential may come with it */
+	if (c->cell == CELL_NONE)
+		return conn_refuse(c, why);
+	if (!is_transparent(c))
+		return STEP_WAIT;
+	at = conn_at(c);
+	n = conn_names(c, &c->original.addr, names, ptr);
+	if (!decide_opaque(&at, &c->original, ptr, n, &o->decision))
+		return STEP_WAIT;
+	o->decided = true;
+	o->shown = SHOWN_NOTHING;
+	if (n == 1) {
+		o->name = names[0];
+		o->from = NAME_FROM_PIN;
+	}
+	conn_enter(c, CONN_DECIDE);
+	return STEP_NEXT;
+}
+
+/* What the bytes so far show. */
+static enum parse
+name_look(struct conn *c, enum reason *why)
+{
+	struct opening *o = c->open;
+	struct span s = buf_span(&c->in);
+	bool explicit = c->proxy->listeners[c->listener].is.kind ==
+	    LISTEN_EXPLICIT && !c->inside;
+	enum parse p;
+
+	if (s.len == 0)
+		return PARSE_MORE;
+	if (explicit || (o->shown != SHOWN_HELLO && s.data[0] != 0x16 &&
+	    (s.data[0] & 0x80) == 0 && http_looks_like_request(s)))
+		return forward_head(c, why);
+	p = hello_feed(&o->reader, s, &o->hello, why);
+	if (p == PARSE_BAD && *why == REASON_NOT_TLS) {
+		if (c->inside) {
+			*why = REASON_PROTOCOL;
+			return PARSE_BAD;
+		}
+		o->shown = SHOWN_BYTES;
+		return PARSE_DONE;
+	}
+	o->shown = SHOWN_HELLO;
+	return p;
+}
+
+/* The largest amount that may wait unjudged. */
+static size_t
+name_max(const struct conn *c)
+{
+	size_t head = c->proxy->limits.head_bytes;
+
+	return head > HELLO_STREAM_MAX_BYTES ? head : HELLO_STREAM_MAX_BYTES;
+}
+
+/* The client ended, or time did. */
+static enum step
+name_over(struct conn *c, bool late)
+{
+	bool http = c->open->shown == SHOWN_REQUEST || c->forward != NULL ||
+	    (buf_left(&c->in) > 0 && c->in.data[c->in.at] != 0x16);
+
+	/* Between two requests of a kept connection this is the usual end. */
+	if (c->forward != NULL && buf_left(&c->in) == 0)
+		return conn_cut(c, HOW_FIN, REASON_NONE);
+	if (!late)
+		return conn_refuse(c, REASON_HELLO_INCOMPLETE);
+	return conn_refuse(c, http ? REASON_HEAD_TIMEOUT :
+	    REASON_HELLO_TIMEOUT);
+}
+
+/* The first byte of a further request: from here on its head has to come
+ * within the time that a first one has. */
+static void
+name_hurry(struct conn *c, bool was_empty)
+{
+	if (was_empty && c->forward != NULL)
+		c->deadline_ms = conn_now_ms() + c->proxy->limits.hello_ms;
+}
+
+static enum step
+name_done(struct conn *c)
+{
+	struct opening *o = c->open;
+
+	if (o->shown == SHOWN_HELLO && !c->inside) {
+		o->name = o->hello.name;
+		o->from = o->name.len ? NAME_FROM_SNI : NAME_FROM_NONE;
+	}
+	conn_enter(c, CONN_DECIDE);
+	return STEP_NEXT;
+}
+
+enum step
+name_step(struct conn *c)
+{
+	enum reason why = REASON_NONE;
+	bool was_empty;
+	ssize_t n;
+
+	if (!c->looked) {
+		enum step s = name_first(c);
+
+		if (s != STEP_WAIT)
+			return s;
+	}
+	if (buf_left(&c->client.out) > 0) {
+		int e = buf_send(&c->client.out, c->client.fd,
+		    &c->client.sent);
+
+		if (e < 0 && e != -EAGAIN)
+			return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
+	}
+	for (;;) {
+		switch (name_look(c, &why)) {
+		case PARSE_DONE:
+			return name_done(c);
+		case PARSE_BAD:
+			return conn_refuse(c, why);
+		case PARSE_MORE:
+			break;
+		}
+		if (conn_now_ms() >= c->deadline_ms)
+			return name_over(c, true);
+		if (c->client.eof)
+			return name_over(c, false);
+		was_empty = buf_left(&c->in) == 0;
+		n = buf_recv(&c->in, c->client.fd, name_max(c));
+		if (n == -EAGAIN)
+			return STEP_WAIT;
+		if (n == -ENOBUFS)
+			return conn_refuse(c, REASON_HEAD_TOO_LARGE);
+		if (n == -ENOMEM)
+			return conn_refuse(c, REASON_LIMIT_MEMORY);
+		if (n < 0 && c->end == NULL) {
+			c->client.reset = true;
+			return conn_refuse(c, REASON_HELLO_INCOMPLETE);
+		}
+		if (n < 0)
+			return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
+		if (n == 0)
+			c->client.eof = true;
+		else
+			name_hurry(c, was_empty);
+	}
+}

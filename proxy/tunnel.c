@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "proxy/conn.h"
+#include "proxy/http.h"
+
+/*
+ * The beginning of a relay: what was held goes up first, and until it is
+ * clear that no other name can follow, the client's bytes wait at a gate.
+ */
+
+static const char established[] = "HTTP/1.1 200 Connection established\r\n"
+    "\r\n";
+
+static int
+begin_connect(struct conn *c)
+{
+	struct opening *o = c->open;
+
+	c->inside = true;
+	o->gate = o->decision.opaque ? GATE_OPAQUE : GATE_OPEN;
+	o->shown = SHOWN_NOTHING;
+	o->scanned = 0;
+	hello_reader_init(&o->reader);
+	memset(&o->hello, 0, sizeof(o->hello));
+	return buf_put(&c->client.out, span_str(established));
+}
+
+/* The hello alone goes up: what follows it may be a second hello. */
+static int
+begin_hello(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct span s = buf_span(&c->in);
+
+	if (o->hello.stream_bytes < s.len)
+		s.len = o->hello.stream_bytes;
+	if (buf_put(&c->up.out, s) < 0)
+		return -ENOMEM;
+	buf_take(&c->in, s.len);
+	flight_init(&o->flight);
+	o->gate = GATE_FLIGHT;
+	return 0;
+}
+
+int
+tunnel_begin(struct conn *c)
+{
+	struct opening *o = c->open;
+
+	switch (o->shown) {
+	case SHOWN_CONNECT:
+		return begin_connect(c);
+	case SHOWN_HELLO:
+		return begin_hello(c);
+	case SHOWN_NOTHING:
+		o->gate = GATE_OPAQUE;
+		return 0;
+	case SHOWN_BYTES:
+	case SHOWN_REQUEST:
+		o->gate = GATE_OPEN;
+		return 0;
+	}
+	return 0;
+}
+
+void
+tunnel_saw_server(struct conn *c, struct span bytes)
+{
+	struct opening *o = c->open;
+
+	if (o == NULL || o->gate != GATE_FLIGHT)
+		return;
+	switch (flight_feed(&o->flight, bytes)) {
+	case FLIGHT_MORE:
+		break;
+	case FLIGHT_OTHER:
+		o->gate = GATE_OPEN;
+		break;
+	case FLIGHT_RETRY:
+		o->gate = GATE_RETRY;
+		hello_reader_init(&o->reader);
+		c->deadline_ms = conn_now_ms() + c->proxy->limits.hello_ms;
+		break;
+	}
+}
+
+/* May this name be shown on the opaque flow at hand? */
+static bool
+name_fits(struct conn *c, const struct host *name)
+{
+	struct opening *o = c->open;
+	struct endpoint to = { o->addrs[0], o->to.port };
+	struct decide_at at = conn_at(c);
+	struct decision d;
+
+	if (name->len == 0)
+		return true;
+	if (c->inside && o->name.len > 0)
+		return host_eq(name, &o->name);
+	d = decide_name(&at, name, to.port, &to);
+	return d.verdict == VERDICT_ALLOW && (d.original_only ||
+	    (c->proxy->pins != NULL && pin_has(c->proxy->pins, name,
+	    &to.addr, conn_now_ms())));
+}
+
+static enum step
+other_name(struct conn *c, const struct host *name, enum reason why)
+{
+	c->open->other = *name;
+	return conn_refuse(c, why);
+}
+
+/* The first bytes of an opaque flow. */
+static enum step
+gate_opaque(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct span s = buf_span(&c->in);
+	struct http_request rq;
+	enum reason why = REASON_NONE;
+	enum parse p;
+
+	if (s.len == 0)
+		return STEP_WAIT;
+	if (s.data[0] == 0x16) {
+		p = hello_feed(&o->reader, s, &o->hello, &why);
+		if (p == PARSE_MORE)
+			return STEP_WAIT;
+		if (p == PARSE_BAD && why != REASON_NOT_TLS)
+			return conn_refuse(c, why);
+		if (p == PARSE_DONE && !name_fits(c, &o->hello.name))
+			return other_name(c, &o->hello.name,
+			    REASON_OTHER_NAME);
+		if (p == PARSE_DONE)
+			return begin_hello(c) < 0 ?
+			    conn_refuse(c, REASON_LIMIT_MEMORY) : STEP_WAIT;
+	} else if (http_looks_like_request(s)) {
+		p = http_request_parse(s, &o->scanned, o->to.port, &rq,
+		    &why);
+		if (p == PARSE_MORE)
+			return STEP_WAIT;
+		if (p == PARSE_BAD)
+			return conn_refuse(c, why);
+		if (rq.method == HTTP_CONNECT)
+			return conn_refuse(c, REASON_NESTED_PROXY);
+		if (!rq.to.is_addr && !name_fits(c, &rq.to.host))
+			return other_name(c, &rq.to.host, REASON_OTHER_NAME);
+	}
+	o->gate = GATE_OPEN;
+	return STEP_NEXT;
+}
+
+/* One record that may stand before a second hello goes up as it is:
+ * change_cipher_spec (RFC 8446 D.4), an alert, early data that the server
+ * will skip (4.2.10). */
+static enum step
+pass_record(struct conn *c, struct span s)
+{
+	size_t n = 5u + ((size_t)s.data[3] << 8 | s.data[4]);
+
+	if (n > 5u + 16384u + 256u)
+		return conn_refuse(c, REASON_HELLO_MALFORMED);
+	if (s.len < n)
+		return STEP_WAIT;
+	if (buf_put(&c->up.out, span_of(s.data, n)) < 0)
+		return conn_refuse(c, REASON_LIMIT_MEMORY);
+	buf_take(&c->in, n);
+	return STEP_NEXT;
+}
+
+static enum step
+gate_retry(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct decide_at at = conn_at(c);
+	struct hello second = { 0 };
+	enum reason why = REASON_NONE;
+	struct span s = buf_span(&c->in);
+
+	if (s.len < 5)
+		return STEP_WAIT;
+	if (s.data[0] == 20 || s.data[0] == 21 || s.data[0] == 23)
+		return pass_record(c, s);
+	switch (hello_feed(&o->reader, s, &second, &why)) {
+	case PARSE_MORE:
+		return STEP_WAIT;
+	case PARSE_BAD:
+		return conn_refuse(c, REASON_SECOND_HELLO);
+	case PARSE_DONE:
+		break;
+	}
+	if (!host_eq(&second.name, &o->hello.name))
+		return other_name(c, &second.name, REASON_SECOND_HELLO);
+	if (second.ech && decide_ech_denied(&at))
+		return conn_refuse(c, REASON_ECH);
+	o->gate = GATE_OPEN;
+	return STEP_NEXT;
+}
+
+/* Everything passes from here on; what the opening needed is given back. */
+static enum step
+gate_open(struct conn *c)
+{
+	if (buf_put(&c->up.out, buf_span(&c->in)) < 0)
+		return conn_refuse(c, REASON_LIMIT_MEMORY);
+	buf_free(&c->in);
+	dial_cancel(c);
+	free(c->open);
+	c->open = NULL;
+	c->moved_ms = conn_now_ms();
+	c->deadline_ms = c->moved_ms + c->proxy->limits.idle_ms;
+	return STEP_WAIT;
+}
+
+/* What the client sends while the gate is closed is held, with a bound: a
+ * full buffer leaves the rest in the kernel. */
+static enum step
+gate_read(struct conn *c)
+{
+	bool was_empty = buf_left(&c->in) == 0;
+	ssize_t n = 0;
+
+	while (!c->client.eof && n >= 0) {
+		n = buf_recv(&c->in, c->client.fd, HELLO_STREAM_MAX_BYTES);
+		if (n == 0)
+			c->client.eof = true;
+	}
+	if (n == -ENOMEM)
+		return conn_refuse(c, REASON_LIMIT_MEMORY);
+	if (n < 0 && n != -EAGAIN && n != -ENOBUFS)
+		return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
+	if (was_empty && buf_left(&c->in) > 0 &&
+	    c->open->gate == GATE_OPAQUE)
+		c->deadline_ms = conn_now_ms() + c->proxy->limits.hello_ms;
+	return STEP_WAIT;
+}
+
+/* One look at the gate.  STEP_NEXT: look again, or the connection ended. */
+enum step
+tunnel_gate(struct conn *c)
+{
+	enum step s = gate_read(c);
+
+	if (s != STEP_WAIT)
+		return s;
+	switch (c->open->gate) {
+	case GATE_OPEN:
+		return gate_open(c);
+	case GATE_OPAQUE:
+		s = gate_opaque(c);
+		break;
+	case GATE_RETRY:
+		s = gate_retry(c);
+		break;
+	case GATE_FLIGHT:
+		if (c->up.eof)
+			c->open->gate = GATE_OPEN;
+		return c->up.eof ? STEP_NEXT : STEP_WAIT;
+	}
+	if (s != STEP_WAIT)
+		return s;
+	if (c->client.eof && c->open->gate == GATE_OPAQUE &&
+	    buf_left(&c->in) == 0)
+		return gate_open(c);
+	if (c->client.eof && c->open->gate != GATE_FLIGHT)
+		return conn_refuse(c, REASON_HELLO_INCOMPLETE);
+	return STEP_WAIT;
+}

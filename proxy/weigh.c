@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <time.h>
+
+#include "proxy/conn.h"
+#include "proxy/forward.h"
+
+/*
+ * DECIDE: one algorithm (policy/decide) for whatever the client has shown.
+ */
+
+struct decide_at
+conn_at(const struct conn *c)
+{
+	return (struct decide_at){ .policy = c->proxy->policy,
+	    .cell = c->cell, .now_s = (int64_t)time(NULL) };
+}
+
+size_t
+conn_names(const struct conn *c, const struct addr *a,
+    struct host out[static PIN_NAMES_MAX],
+    const struct host *ptr[static PIN_NAMES_MAX])
+{
+	size_t n = 0;
+
+	if (c->proxy->pins != NULL)
+		n = pin_names(c->proxy->pins, a, conn_now_ms(), out);
+	if (n > PIN_NAMES_MAX)
+		n = 0;
+	for (size_t i = 0; i < n; i++)
+		ptr[i] = &out[i];
+	return n;
+}
+
+static const struct endpoint *
+original_of(const struct conn *c)
+{
+	bool has = c->via == VIA_TPROXY || c->via == VIA_REDIRECT;
+
+	return has ? &c->original : NULL;
+}
+
+/* A flow without a name, to an address; `pinned`: names on it may count. */
+static struct decision
+weigh_nameless(const struct conn *c, const struct endpoint *to, bool pinned)
+{
+	struct decide_at at = conn_at(c);
+	struct host names[PIN_NAMES_MAX];
+	const struct host *ptr[PIN_NAMES_MAX];
+	size_t n = pinned ? conn_names(c, &to->addr, names, ptr) : 0;
+
+	return decide_nameless(&at, to, ptr, n);
+}
+
+static struct decision
+denied(struct decision d, enum reason why)
+{
+	d.verdict = d.would = VERDICT_DENY;
+	d.reason = why;
+	return d;
+}
+
+/* The hello inside a tunnel: its name is the authority's, in one spelling. */
+static enum reason
+weigh_inside_hello(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct decide_at at = conn_at(c);
+	struct host names[PIN_NAMES_MAX];
+	const struct host *ptr[PIN_NAMES_MAX];
+
+	if (o->hello.ech && decide_ech_denied(&at))
+		return REASON_ECH;
+	if (o->hello.name.len == 0) {
+		struct endpoint to = { o->addrs[0], o->to.port };
+
+		if (o->is_addr && o->decision.original_only)
+			return REASON_NONE;	/* an address rule */
+		if (!decide_no_sni_pinned(&at) ||
+		    weigh_nameless(c, &to, true).verdict != VERDICT_ALLOW)
+			return REASON_NO_SNI;
+		return REASON_NONE;
+	}
+	if (!o->is_addr && host_eq(&o->hello.name, &o->name))
+		return REASON_NONE;
+	if (o->is_addr) {
+		size_t n = conn_names(c, &o->to.addr, names, ptr);
+
+		for (size_t i = 0; i < n; i++)
+			if (host_eq(ptr[i], &o->hello.name) && decide_name(&at,
+			    ptr[i], o->to.port, NULL).verdict == VERDICT_ALLOW)
+				return REASON_NONE;
+	}
+	o->other = o->hello.name;
+	return REASON_SNI_MISMATCH;
+}
+
+static struct decision
+weigh_hello(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct decide_at at = conn_at(c);
+	struct decision d = { .rule = RULE_NONE };
+
+	if (o->hello.ech && decide_ech_denied(&at))
+		return denied(d, REASON_ECH);
+	if (o->name.len > 0)
+		return decide_name(&at, &o->name, o->to.port, original_of(c));
+	if (original_of(c) == NULL)
+		return denied(d, REASON_NO_SNI);
+	d = weigh_nameless(c, &c->original, decide_no_sni_pinned(&at));
+	if (d.verdict == VERDICT_DENY && (d.reason == REASON_NAMELESS ||
+	    d.reason == REASON_NO_RULE || d.reason == REASON_NOT_PINNED))
+		d.reason = REASON_NO_SNI;
+	return d;
+}
+
+/* A request or CONNECT: a name, or an address literal. */
+static struct decision
+weigh_asked(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct decide_at at = conn_at(c);
+	struct decision d;
+
+	if (o->name.len > 0)
+		return decide_name(&at, &o->name, o->to.port, original_of(c));
+	d = weigh_nameless(c, &o->to, true);
+	if (d.verdict == VERDICT_DENY && (d.reason == REASON_NAMELESS ||
+	    d.reason == REASON_NO_RULE || d.reason == REASON_NOT_PINNED))
+		d.reason = REASON_ADDRESS_LITERAL;
+	return d;
+}
+
+static struct decision
+weigh(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct decision d = { .rule = RULE_NONE };
+
+	switch (o->shown) {
+	case SHOWN_NOTHING:
+		return o->decision;
+	case SHOWN_HELLO:
+		return weigh_hello(c);
+	case SHOWN_BYTES:
+		if (original_of(c) == NULL)
+			return denied(d, REASON_NOT_TLS);
+		d = weigh_nameless(c, &c->original, true);
+		if (d.verdict == VERDICT_DENY &&
+		    d.reason == REASON_NAMELESS)
+			d.reason = REASON_NOT_TLS;
+		return d;
+	case SHOWN_REQUEST:
+	case SHOWN_CONNECT:
+		return weigh_asked(c);
+	}
+	return d;
+}
+
+bool
+weigh_addr(struct conn *c, const struct endpoint *to, struct decision *d)
+{
+	struct decide_at at = conn_at(c);
+
+	*d = decide_addr(&at, &c->open->decision, to);
+	return d->verdict == VERDICT_ALLOW;
+}
+
+/* Inside a tunnel the connection was judged before; what is shown now must
+ * fit it. */
+static enum step
+weigh_inside(struct conn *c)
+{
+	enum reason why = weigh_inside_hello(c);
+
+	if (why != REASON_NONE)
+		return conn_refuse(c, why);
+	if (tunnel_begin(c) < 0)
+		return conn_refuse(c, REASON_LIMIT_MEMORY);
+	conn_enter(c, CONN_RELAY);
+	return STEP_NEXT;
+}
+
+enum step
+weigh_step(struct conn *c)
+{
+	struct opening *o = c->open;
+
+	if (c->proxy->policy == NULL)
+		return conn_refuse(c, REASON_POLICY_UNAVAILABLE);
+	if (c->proxy->draining)
+		return conn_refuse(c, REASON_DRAINING);
+	if (c->cell == CELL_NONE)
+		return conn_refuse(c, REASON_UNKNOWN_CELL);
+	if (c->inside && o->shown == SHOWN_HELLO)
+		return weigh_inside(c);
+	o->decision = weigh(c);
+	if (o->decision.verdict != VERDICT_ALLOW)
+		return conn_refuse(c, o->decision.reason);
+	c->port = o->to.port;
+	if (c->forward != NULL && forward_reuses(c)) {
+		if (account_decision(c, &o->decision, o->decision.reason) < 0)
+			return conn_refuse(c, REASON_LEDGER_UNAVAILABLE);
+		conn_enter(c, CONN_RELAY);
+		return STEP_NEXT;
+	}
+	conn_close_up(c);
+	conn_enter(c, CONN_RESOLVE);
+	return STEP_NEXT;
+}
+
+/* Is what this connection was allowed for still allowed? */
+static bool
+still_allowed(struct conn *c, const struct record *r)
+{
+	struct decide_at at = conn_at(c);
+	struct span text = record_get(r, TEXT_NAME);
+	struct decision d;
+	struct host name;
+
+	if (text.len == 0 || r->name_from == NAME_FROM_PIN ||
+	    host_parse(&name, text) != REASON_NONE)
+		return weigh_nameless(c, &r->dialled, true).verdict ==
+		    VERDICT_ALLOW;
+	d = decide_name(&at, &name, r->dialled.port, original_of(c));
+	if (d.verdict != VERDICT_ALLOW)
+		return false;
+	return decide_addr(&at, &d, &r->dialled).verdict == VERDICT_ALLOW;
+}
+
+void
+conn_judge_again(struct conn *c)
+{
+	enum reason why;
+	bool ok = c->proxy->policy != NULL;
+
+	if (c->state == CONN_END || !c->looked)
+		return;
+	if (c->end != NULL && ok) {
+		c->cell = policy_cell_by_id(c->proxy->policy,
+		    record_get(c->end, TEXT_CELL));
+		ok = c->cell != CELL_NONE;
+	} else if (ok) {
+		conn_cell(c, NULL, span_of(NULL, 0), &why);
+		ok = c->cell != CELL_NONE || c->via == VIA_HTTP;
+	}
+	if (ok && c->end != NULL && c->state != CONN_NAME)
+		ok = still_allowed(c, c->end);
+	if (ok && c->end == NULL && c->state == CONN_RESOLVE) {
+		c->open->decision = weigh(c);
+		ok = c->open->decision.verdict == VERDICT_ALLOW;
+	}
+	if (ok)
+		return;
+	if (c->end == NULL)
+		conn_refuse(c, REASON_POLICY_CHANGED);
+	else
+		conn_cut(c, HOW_CUT, REASON_POLICY_CHANGED);
+	conn_run(c);
+}
