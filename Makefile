@@ -5,6 +5,7 @@
 #   make asan fuzz lint layers corpus demo install format clean
 #   CC=clang  V=1  CONFIG=release|asan|fuzz  DESTDIR=  PREFIX=
 
+.DEFAULT_GOAL := all
 VERSION := $(shell cat VERSION)
 CONFIG ?= release
 PREFIX ?= /usr/local
