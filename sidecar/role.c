@@ -73,9 +73,13 @@ role_main(int argc, char **argv)
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGINT, SIG_IGN);	/* the parent orders the end */
+	/* Service managers and terminals signal whole groups: the parent
+	 * alone orders the end. */
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGUSR1, SIG_IGN);
+	prctl(PR_SET_NAME, "penstock", 0, 0, 0);
 	log_init(words[k], LOG_INFO_);
 	if (k == ROLE_COMPILE)
 		return compile_main();
