@@ -1,1 +1,743 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/rules.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <nftables/libnftables.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define TABLE "penstock"
+
+/*
+ * Any packet that has a socket of a process.  The exemption comes first, so
+ * what still has an owner is the agent's; what has none (TIME_WAIT, orphans)
+ * is ours only by the mark of its connection.
+ */
+#define OWNED "meta skuid 0-4294967294"
+#define NDP "icmpv6 type { nd-router-solicit, nd-neighbor-solicit, " \
+	"nd-neighbor-advert } ip6 hoplimit 255 accept"
+#define MARK_OWN "ct mark and 0x2 == 0x2"
+/* A reply never opens: a SYN that reuses the ports of a served connection
+ * that has ended would be the agent's own. */
+#define SERVED "ct mark and 0x4 == 0x4 ct direction reply " \
+	"tcp flags & (syn | ack) != syn accept"
+
+struct text {
+	char *at;
+	size_t size, len;
+	bool full;
+};
+
+/* libnftables, by name. */
+struct nft {
+	void *lib;
+	struct nft_ctx *ctx;
+	struct nft_ctx *(*new)(uint32_t);
+	void (*free)(struct nft_ctx *);
+	int (*buffer_output)(struct nft_ctx *);
+	int (*buffer_error)(struct nft_ctx *);
+	const char *(*output)(struct nft_ctx *);
+	const char *(*error)(struct nft_ctx *);
+	void (*flags)(struct nft_ctx *, unsigned);
+	int (*run)(struct nft_ctx *, const char *);
+};
+
+static void put(struct text *t, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+static void rule(struct text *t, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static void chain(struct text *t, const char *name, const char *type,
+    const char *hook, int priority, const char *policy);
+static void shared_chains(const struct rules_spec *r, struct text *t);
+static void gateway_chains(const struct rules_spec *r, struct text *t);
+static int table_text(const struct rules_spec *r, const char *name,
+    bool dormant, char *out, size_t size);
+static int nft_open(struct nft *n, char *why, size_t size);
+static void nft_close(struct nft *n);
+static int nft_do(struct nft *n, const char *cmd, char *why, size_t size);
+static json_t *nft_table(struct nft *n, const char *name, int *error,
+    char *why, size_t size);
+static int table_compare(struct nft *n, const struct rules_spec *r, char *why,
+    size_t size);
+
+void
+rules_default(struct rules_spec *r, enum settings_mode mode)
+{
+	memset(r, 0, sizeof(*r));
+	r->mode = mode;
+	r->tcp_port = 15001;
+	r->dns_port = mode == MODE_SHARED ? 15053 : 53;
+	r->ipv6_drop = true;
+}
+
+static void
+add_uid(struct rules_spec *r, uid_t uid)
+{
+	if (uid == SETTINGS_UID_KEEP)
+		uid = geteuid();
+	for (size_t i = 0; i < r->n_uids; i++)
+		if (r->uids[i] == uid)
+			return;
+	if (r->n_uids < RULES_UIDS_MAX)
+		r->uids[r->n_uids++] = uid;
+}
+
+static uint16_t
+local_port(const char *admin)
+{
+	const char *colon = strrchr(admin, ':');
+
+	if (strncmp(admin, "unix:", 5) == 0 || colon == NULL)
+		return 0;
+	return (uint16_t)strtoul(colon + 1, NULL, 10);
+}
+
+static void
+add_listener(struct rules_spec *r, const struct settings_listener *l)
+{
+	switch (l->kind) {
+	case LISTEN_TPROXY:
+	case LISTEN_REDIRECT:
+		r->tcp_port = l->at.port;
+		break;
+	case LISTEN_EXPLICIT:
+	case LISTEN_NAMED:
+		if (addr_class(&l->at.addr) != ADDR_LOOPBACK)
+			r->explicit_ports[r->n_explicit++] = l->at.port;
+		break;
+	}
+}
+
+void
+rules_from_settings(struct rules_spec *r, const struct settings *s)
+{
+	rules_default(r, s->mode);
+	r->ipv6_drop = s->ipv6_drop;
+	r->admin_port = local_port(s->admin);
+	if (s->n_dns > 0)
+		r->dns_port = s->dns[0].port;
+	for (uint32_t i = 0; i < s->n_listeners; i++)
+		add_listener(r, &s->listeners[i]);
+	for (uint32_t i = 0; i < s->n_interfaces; i++)
+		memcpy(r->interfaces[r->n_interfaces++], s->interfaces[i],
+		    sizeof(r->interfaces[0]));
+	for (uint32_t i = 0; i < s->n_inbound; i++)
+		r->inbound[r->n_inbound++] = s->inbound[i];
+	/* The two roles that open connections, and no other. */
+	add_uid(r, s->uid_engine);
+	add_uid(r, s->uid_resolver);
+}
+
+static bool
+name_is_plain(const char *name)
+{
+	size_t n = strnlen(name, sizeof(((struct rules_spec *)0)->interfaces[0]));
+
+	return n > 0 && n < 16 && strspn(name, "abcdefghijklmnopqrstuvwxyz"
+	    "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n &&
+	    strcmp(name, "lo") != 0;
+}
+
+bool
+rules_valid(const struct rules_spec *r, char *why, size_t size)
+{
+	const char *no = NULL;
+
+	if (r->mode != MODE_SHARED && r->mode != MODE_GATEWAY)
+		no = "rules are for the modes shared and gateway";
+	else if (r->tcp_port == 0 || r->dns_port == 0)
+		no = "a port is 0";
+	else if (r->mode == MODE_SHARED && r->n_uids == 0)
+		no = "shared mode needs the uid of penstock: --uid U";
+	else if (r->mode == MODE_GATEWAY && r->n_interfaces == 0)
+		no = "gateway mode needs the agents' interface: --interface I";
+	else if (r->mode == MODE_GATEWAY && r->n_inbound != 0)
+		no = "inbound ports are for shared mode";
+	for (size_t i = 0; no == NULL && i < r->n_uids; i++)
+		if (r->mode == MODE_SHARED && r->uids[i] == 0)
+			no = "uid 0 cannot be exempt: an agent that is root "
+			    "would be";
+	for (size_t i = 0; no == NULL && i < r->n_interfaces; i++)
+		if (!name_is_plain(r->interfaces[i]))
+			no = "not the name of an agents' interface";
+	if (no != NULL)
+		snprintf(why, size, "%s", no);
+	return no == NULL;
+}
+
+static void
+put(struct text *t, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	if (t->full)
+		return;
+	va_start(ap, fmt);
+	n = vsnprintf(t->at + t->len, t->size - t->len, fmt, ap);
+	va_end(ap);
+	if (n < 0 || (size_t)n >= t->size - t->len)
+		t->full = true;
+	else
+		t->len += (size_t)n;
+}
+
+/* One rule; its comment says who made it and how it is called. */
+static void
+rule(struct text *t, const char *name, const char *fmt, ...)
+{
+	char line[1024];
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	if (n < 0 || (size_t)n >= sizeof(line))
+		t->full = true;
+	put(t, "\t\t%s comment \"penstock " PENSTOCK_VERSION " %s\"\n", line,
+	    name);
+}
+
+static void
+chain(struct text *t, const char *name, const char *type, const char *hook,
+    int priority, const char *policy)
+{
+	put(t, "\tchain %s {\n\t\ttype %s hook %s priority %d; policy %s;\n",
+	    name, type, hook, priority, policy);
+}
+
+static void
+end(struct text *t)
+{
+	put(t, "\t}\n");
+}
+
+static void
+ports_text(const uint16_t *ports, size_t n, char *out, size_t size)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < n && len < size; i++)
+		len += (size_t)snprintf(out + len, size - len, "%s%" PRIu16,
+		    i > 0 ? ", " : "", ports[i]);
+}
+
+/* An exempt process gives the exemption up with SO_PRIORITY 6, so that a
+ * canary of penstock's own can prove the guard. */
+static void
+exempt_text(const struct rules_spec *r, char *out, size_t size)
+{
+	size_t len = (size_t)snprintf(out, size, "meta skuid { ");
+
+	for (size_t i = 0; i < r->n_uids; i++)
+		len += (size_t)snprintf(out + len, size - len, "%s%" PRIu32,
+		    i > 0 ? ", " : "", (uint32_t)r->uids[i]);
+	snprintf(out + len, size - len, " } meta priority != 0:6");
+}
+
+static void
+shared_redirect(const struct rules_spec *r, const char *exempt,
+    struct text *t)
+{
+	chain(t, "redir", "nat", "output", -101, "accept");
+	rule(t, "redir/exempt", "%s accept", exempt);
+	if (r->ipv6_drop)
+		rule(t, "redir/ipv6", "meta nfproto ipv6 fib daddr type "
+		    "!= local accept");
+	rule(t, "redir/dns-udp", "udp dport 53 redirect to :%" PRIu16,
+	    r->dns_port);
+	rule(t, "redir/dns-tcp", "tcp dport 53 redirect to :%" PRIu16,
+	    r->dns_port);
+	rule(t, "redir/local", "fib daddr type local accept");
+	rule(t, "redir/tcp", "meta l4proto tcp redirect to :%" PRIu16,
+	    r->tcp_port);
+	end(t);
+}
+
+/* Refusals that are heard at once; what they miss, postrouting drops. */
+static void
+shared_filter(const struct rules_spec *r, const char *exempt, struct text *t)
+{
+	chain(t, "flt", "filter", "output", 0, "accept");
+	rule(t, "flt/exempt", "%s accept", exempt);
+	if (r->n_inbound > 0)
+		rule(t, "flt/served", SERVED);
+	rule(t, "flt/docker-dns", "ip daddr 127.0.0.11 ct direction original "
+	    OWNED " reject");
+	if (r->admin_port != 0)
+		rule(t, "flt/admin", "fib daddr type local tcp dport %" PRIu16
+		    " ct direction original reject with tcp reset",
+		    r->admin_port);
+	if (r->ipv6_drop)
+		rule(t, "flt/ipv6", "meta nfproto ipv6 fib daddr type "
+		    "!= local " OWNED " reject with icmpv6 admin-prohibited");
+	rule(t, "flt/local", "fib daddr type local accept");
+	rule(t, "flt/tcp", OWNED " meta l4proto tcp reject with tcp reset");
+	rule(t, "flt/rest", OWNED " reject with icmpx port-unreachable");
+	end(t);
+}
+
+/* The guard: only here is the interface the true one (SO_BINDTODEVICE). */
+static void
+shared_guard(const struct rules_spec *r, const char *exempt, struct text *t)
+{
+	chain(t, "post", "filter", "postrouting", 300, "drop");
+	rule(t, "post/lo", "oifname \"lo\" accept");
+	if (r->ipv6_drop)
+		rule(t, "post/ipv6", "meta nfproto ipv6 counter drop");
+	rule(t, "post/exempt", "%s accept", exempt);
+	if (r->n_inbound > 0)
+		rule(t, "post/served", SERVED);
+	rule(t, "post/agent", OWNED " counter drop");
+	rule(t, "post/orphan", MARK_OWN " counter accept");
+	if (!r->ipv6_drop)
+		rule(t, "post/ndp", NDP);
+	rule(t, "post/rest", "counter drop");
+	end(t);
+}
+
+static void
+shared_chains(const struct rules_spec *r, struct text *t)
+{
+	char exempt[256], ports[SETTINGS_INBOUND_MAX * 8 + 1] = "";
+
+	exempt_text(r, exempt, sizeof(exempt));
+	chain(t, "tag", "filter", "output", -150, "accept");
+	rule(t, "tag/own", "%s ct state new ct direction original "
+	    "ct mark set ct mark or 0x2", exempt);
+	end(t);
+	if (r->n_inbound > 0) {
+		ports_text(r->inbound, r->n_inbound, ports, sizeof(ports));
+		chain(t, "served", "filter", "prerouting", -150, "accept");
+		rule(t, "served/new", "iifname != \"lo\" fib daddr type local "
+		    "tcp dport { %s } ct state new ct direction original "
+		    "ct mark set ct mark or 0x4", ports);
+		end(t);
+	}
+	shared_redirect(r, exempt, t);
+	shared_filter(r, exempt, t);
+	shared_guard(r, exempt, t);
+}
+
+static void
+gateway_tproxy(struct text *t, const char *name, const char *match,
+    uint16_t port, bool ipv6)
+{
+	char full[64];
+
+	snprintf(full, sizeof(full), "%s4", name);
+	rule(t, full, "meta nfproto ipv4 %s meta mark set meta mark or 0x%x "
+	    "tproxy ip to :%" PRIu16 " accept", match, RULES_MARK, port);
+	snprintf(full, sizeof(full), "%s6", name);
+	if (ipv6)
+		rule(t, full, "meta nfproto ipv6 %s meta mark set meta mark "
+		    "or 0x%x tproxy ip6 to :%" PRIu16 " accept", match,
+		    RULES_MARK, port);
+}
+
+static void
+gateway_pre(const struct rules_spec *r, const char *others, struct text *t)
+{
+	chain(t, "pre", "filter", "prerouting", -150, "drop");
+	rule(t, "pre/others", "%s accept", others);
+	rule(t, "pre/ndp", NDP);
+	if (r->ipv6_drop)
+		rule(t, "pre/ipv6", "meta nfproto ipv6 counter reject with "
+		    "icmpv6 admin-prohibited");
+	gateway_tproxy(t, "pre/dns-udp", "udp dport 53", r->dns_port,
+	    !r->ipv6_drop);
+	gateway_tproxy(t, "pre/dns-tcp", "tcp dport 53", r->dns_port,
+	    !r->ipv6_drop);
+	rule(t, "pre/local", "meta l4proto tcp fib daddr type local accept");
+	gateway_tproxy(t, "pre/tcp", "meta l4proto tcp", r->tcp_port,
+	    !r->ipv6_drop);
+	/* tproxy without a listener goes on to the next rule */
+	rule(t, "pre/closed", "meta l4proto tcp counter reject with tcp "
+	    "reset");
+	rule(t, "pre/rest", "counter reject with icmpx port-unreachable");
+	end(t);
+}
+
+static void
+gateway_chains(const struct rules_spec *r, struct text *t)
+{
+	char others[256] = "iifname != { ", ports[SETTINGS_LISTENERS_MAX * 8];
+	size_t len = strlen(others);
+
+	for (size_t i = 0; i < r->n_interfaces; i++)
+		len += (size_t)snprintf(others + len, sizeof(others) - len,
+		    "%s\"%s\"", i > 0 ? ", " : "", r->interfaces[i]);
+	snprintf(others + len, sizeof(others) - len, " }");
+	gateway_pre(r, others, t);
+
+	chain(t, "inp", "filter", "input", 0, "drop");
+	rule(t, "inp/others", "%s accept", others);
+	rule(t, "inp/captured", "meta mark and 0x%x == 0x%x accept",
+	    RULES_MARK, RULES_MARK);
+	rule(t, "inp/ndp", NDP);
+	if (r->n_explicit > 0) {
+		ports_text(r->explicit_ports, r->n_explicit, ports,
+		    sizeof(ports));
+		rule(t, "inp/explicit", "fib daddr type local tcp dport "
+		    "{ %s } accept", ports);
+	}
+	rule(t, "inp/tcp", "meta l4proto tcp counter reject with tcp reset");
+	rule(t, "inp/rest", "counter drop");
+	end(t);
+	chain(t, "forw", "filter", "forward", 0, "drop");
+	rule(t, "forw/rest", "counter drop");
+	end(t);
+}
+
+static int
+table_text(const struct rules_spec *r, const char *name, bool dormant,
+    char *out, size_t size)
+{
+	struct text t = { .at = out, .size = size };
+
+	/* Made first, so that deleting what is not there cannot fail: one
+	 * transaction replaces any earlier form. */
+	put(&t, "table inet %s {\n}\ndelete table inet %s\n", name, name);
+	put(&t, "table inet %s {\n%s", name,
+	    dormant ? "\tflags dormant;\n" : "");
+	if (r->mode == MODE_SHARED)
+		shared_chains(r, &t);
+	else
+		gateway_chains(r, &t);
+	put(&t, "}\n");
+	return t.full ? -ENOSPC : (int)t.len;
+}
+
+int
+rules_text(const struct rules_spec *r, char *out, size_t size)
+{
+	return table_text(r, TABLE, false, out, size);
+}
+
+static bool
+nft_symbols(struct nft *n)
+{
+	const struct {
+		void *to;
+		const char *name;
+	} want[] = {
+		{ &n->new, "nft_ctx_new" },
+		{ &n->free, "nft_ctx_free" },
+		{ &n->buffer_output, "nft_ctx_buffer_output" },
+		{ &n->buffer_error, "nft_ctx_buffer_error" },
+		{ &n->output, "nft_ctx_get_output_buffer" },
+		{ &n->error, "nft_ctx_get_error_buffer" },
+		{ &n->flags, "nft_ctx_output_set_flags" },
+		{ &n->run, "nft_run_cmd_from_buffer" },
+	};
+
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		void *at = dlsym(n->lib, want[i].name);
+
+		if (at == NULL)
+			return false;
+		/* object to function pointer, as POSIX dlsym has it */
+		memcpy(want[i].to, &at, sizeof(at));
+	}
+	return true;
+}
+
+static int
+nft_open(struct nft *n, char *why, size_t size)
+{
+	memset(n, 0, sizeof(*n));
+	n->lib = dlopen("libnftables.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (n->lib == NULL || !nft_symbols(n)) {
+		snprintf(why, size, "libnftables.so.1 cannot be loaded: "
+		    "install the package libnftables1");
+		nft_close(n);
+		return -ENOPKG;
+	}
+	n->ctx = n->new(NFT_CTX_DEFAULT);
+	if (n->ctx == NULL || n->buffer_output(n->ctx) != 0 ||
+	    n->buffer_error(n->ctx) != 0) {
+		snprintf(why, size, "libnftables gives no context");
+		nft_close(n);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static void
+nft_close(struct nft *n)
+{
+	if (n->ctx != NULL)
+		n->free(n->ctx);
+	if (n->lib != NULL)
+		dlclose(n->lib);
+	memset(n, 0, sizeof(*n));
+}
+
+/* libnftables says in words only what went wrong, so they are read. */
+static int
+nft_errno(const char *text)
+{
+	if (strstr(text, "Operation not permitted") != NULL)
+		return -EPERM;
+	if (strstr(text, "No such file or directory") != NULL)
+		return -ENOENT;
+	return -EPROTO;
+}
+
+static int
+nft_do(struct nft *n, const char *cmd, char *why, size_t size)
+{
+	const char *text;
+	int error;
+
+	if (n->run(n->ctx, cmd) == 0)
+		return 0;
+	text = n->error(n->ctx);
+	error = nft_errno(text);
+	if (error == -EPERM)
+		snprintf(why, size, "nftables: CAP_NET_ADMIN is missing");
+	else
+		snprintf(why, size, "nftables: %.*s",
+		    (int)strcspn(text, "\n"), text);
+	return error;
+}
+
+static json_t *
+nft_table(struct nft *n, const char *name, int *error, char *why,
+    size_t size)
+{
+	char cmd[128];
+	json_t *all, *list = NULL;
+
+	snprintf(cmd, sizeof(cmd), "list table inet %s", name);
+	n->flags(n->ctx, NFT_CTX_OUTPUT_JSON);
+	*error = nft_do(n, cmd, why, size);
+	n->flags(n->ctx, 0);
+	if (*error != 0)
+		return NULL;
+	all = json_loads(n->output(n->ctx), 0, NULL);
+	list = json_incref(json_object_get(all, "nftables"));
+	json_decref(all);
+	if (!json_is_array(list)) {
+		snprintf(why, size, "nftables: the answer is not its JSON");
+		json_decref(list);
+		*error = -EPROTO;
+		return NULL;
+	}
+	return list;
+}
+
+/* Take away what differs between two loads of the same text. */
+static void
+normalise(json_t *v)
+{
+	const char *key;
+	json_t *at;
+	size_t i;
+	void *next;
+
+	if (json_is_array(v))
+		json_array_foreach(v, i, at)
+			normalise(at);
+	if (!json_is_object(v))
+		return;
+	json_object_del(v, "handle");
+	json_object_del(v, "table");
+	json_object_foreach_safe(v, next, key, at) {
+		if (strcmp(key, "counter") == 0 && json_is_object(at)) {
+			json_object_del(at, "packets");
+			json_object_del(at, "bytes");
+		}
+		normalise(at);
+	}
+}
+
+/* The n-th thing of a listing that is not about the listing or the table. */
+static size_t
+things(json_t *list, json_t **out, size_t max)
+{
+	size_t i, n = 0;
+	json_t *at;
+
+	json_array_foreach(list, i, at) {
+		if (json_object_get(at, "metainfo") != NULL ||
+		    json_object_get(at, "table") != NULL)
+			continue;
+		normalise(at);
+		if (n < max)
+			out[n] = at;
+		n++;
+	}
+	return n;
+}
+
+static const char *
+thing_name(json_t *thing)
+{
+	json_t *r = json_object_get(thing, "rule");
+	const char *s = json_string_value(json_object_get(r, "comment"));
+
+	if (s == NULL)
+		s = json_string_value(json_object_get(r, "chain"));
+	if (s == NULL)
+		s = json_string_value(json_object_get(
+		    json_object_get(thing, "chain"), "name"));
+	return s != NULL ? s : "(without a name)";
+}
+
+/* A table that is switched off has all of its rules and none of its effect. */
+static bool
+is_dormant(json_t *list)
+{
+	size_t i;
+	json_t *at;
+
+	json_array_foreach(list, i, at)
+		if (json_object_get(json_object_get(at, "table"), "flags") !=
+		    NULL)
+			return true;
+	return false;
+}
+
+#define THINGS_MAX 128u
+
+static int
+lists_compare(json_t *have, json_t *want, char *why, size_t size)
+{
+	json_t *h[THINGS_MAX], *w[THINGS_MAX];
+	size_t nh, nw;
+
+	if (is_dormant(have)) {
+		snprintf(why, size, "the table is switched off (flags)");
+		return -EBADMSG;
+	}
+	nh = things(have, h, THINGS_MAX);
+	nw = things(want, w, THINGS_MAX);
+	for (size_t i = 0; i < nh && i < nw && i < THINGS_MAX; i++) {
+		if (json_equal(h[i], w[i]))
+			continue;
+		snprintf(why, size, "not as loaded: \"%s\" stands where "
+		    "\"%s\" should", thing_name(h[i]), thing_name(w[i]));
+		return -EBADMSG;
+	}
+	if (nh == nw && nh <= THINGS_MAX)
+		return 0;
+	if (nh < nw)
+		snprintf(why, size, "missing: \"%s\"", thing_name(w[nh]));
+	else
+		snprintf(why, size, "not ours: %zu more", nh - nw);
+	return -EBADMSG;
+}
+
+/*
+ * What the kernel and the library make of the text depends on both, so the
+ * same text is loaded beside, switched off (dormant: not hooked), under a
+ * name of this process, read back by the same path, and taken away.
+ */
+static int
+table_compare(struct nft *n, const struct rules_spec *r, char *why,
+    size_t size)
+{
+	char name[32], text[RULES_TEXT_BYTES], gone[64];
+	json_t *have, *want = NULL;
+	int error, len;
+
+	have = nft_table(n, TABLE, &error, why, size);
+	if (error == -ENOENT)
+		snprintf(why, size, "there is no table inet " TABLE);
+	if (have == NULL)
+		return error;
+	snprintf(name, sizeof(name), TABLE "_check_%ld", (long)getpid());
+	snprintf(gone, sizeof(gone), "delete table inet %s", name);
+	len = table_text(r, name, true, text, sizeof(text));
+	error = len < 0 ? len : nft_do(n, text, why, size);
+	if (error == 0) {
+		want = nft_table(n, name, &error, why, size);
+		if (want != NULL)
+			error = lists_compare(have, want, why, size);
+		if (n->run(n->ctx, gone) != 0 && error == 0) {
+			snprintf(why, size, "table inet %s cannot be deleted",
+			    name);
+			error = -EPROTO;
+		}
+	}
+	json_decref(want);
+	json_decref(have);
+	return error;
+}
+
+static int
+compare_all(struct nft *n, const struct rules_spec *r, char *why, size_t size)
+{
+	int error = table_compare(n, r, why, size);
+
+	if (error == 0 && r->mode == MODE_GATEWAY)
+		error = rules_route_check(why, size);
+	if (error == 0 && r->mode == MODE_GATEWAY)
+		error = rules_route_forwarding(why, size);
+	return error;
+}
+
+int
+rules_check(const struct rules_spec *r, char *why, size_t size)
+{
+	struct nft n;
+	int error;
+
+	if (!rules_valid(r, why, size))
+		return -EINVAL;
+	error = nft_open(&n, why, size);
+	if (error != 0)
+		return error;
+	error = compare_all(&n, r, why, size);
+	nft_close(&n);
+	return error;
+}
+
+int
+rules_apply(const struct rules_spec *r, char *why, size_t size)
+{
+	char text[RULES_TEXT_BYTES];
+	struct nft n;
+	int error;
+
+	if (!rules_valid(r, why, size))
+		return -EINVAL;
+	error = rules_text(r, text, sizeof(text));
+	if (error < 0) {
+		snprintf(why, size, "more rules than fit");
+		return error;
+	}
+	error = nft_open(&n, why, size);
+	if (error != 0)
+		return error;
+	/* Closed first: the rules stand before anything is routed to us. */
+	error = nft_do(&n, text, why, size);
+	if (error == 0 && r->mode == MODE_GATEWAY)
+		error = rules_route_add(why, size);
+	if (error == 0)
+		error = compare_all(&n, r, why, size);
+	nft_close(&n);
+	return error;
+}
+
+int
+rules_remove(char *why, size_t size)
+{
+	struct nft n;
+	int error = nft_open(&n, why, size), route;
+
+	if (error != 0)
+		return error;
+	error = nft_do(&n, "table inet " TABLE " {\n}\n"
+	    "delete table inet " TABLE "\n", why, size);
+	nft_close(&n);
+	route = rules_route_remove(why, size);
+	return error != 0 ? error : route;
+}

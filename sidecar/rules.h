@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIDECAR_RULES_H
+#define SIDECAR_RULES_H
+
+#include "sidecar/settings.h"
+
+/*
+ * The kernel's part of the gate: one nftables table, "inet penstock", that
+ * sends what the agent opens to the listeners and drops the rest; in gateway
+ * mode also one routing rule and one local route for each family.  libnftables
+ * is opened where it is used, so that no role maps it.
+ */
+#define RULES_UIDS_MAX 8u
+#define RULES_TEXT_BYTES 16384u
+#define RULES_WHY_BYTES 512u
+#define RULES_MARK 0x1u			/* gateway: goes to the listener */
+#define RULES_ROUTE_TABLE 15001u
+#define RULES_ROUTE_PRIORITY 100u
+
+struct rules_spec {
+	enum settings_mode mode;	/* shared or gateway */
+	uid_t uids[RULES_UIDS_MAX];	/* shared: exempt */
+	size_t n_uids;
+	uint16_t tcp_port, dns_port;
+	char interfaces[8][16];		/* gateway: the agents' side */
+	size_t n_interfaces;
+	bool ipv6_drop;
+	uint16_t inbound[SETTINGS_INBOUND_MAX];	/* shared: served */
+	size_t n_inbound;
+	uint16_t admin_port;		/* shared: closed to the agent; 0 */
+	uint16_t explicit_ports[SETTINGS_LISTENERS_MAX]; /* gateway: ours */
+	size_t n_explicit;
+};
+
+/* What stands when nothing is said, for shared or gateway. */
+void rules_default(struct rules_spec *r, enum settings_mode mode);
+
+/* The rules that these settings need. */
+void rules_from_settings(struct rules_spec *r, const struct settings *s);
+
+/* True when rules can be made of it; otherwise `why` says what is missing. */
+MUST_USE bool rules_valid(const struct rules_spec *r, char *why, size_t size);
+
+/* The rule set as nft(8) reads it, NUL-terminated; its length, or -ENOSPC. */
+MUST_USE int rules_text(const struct rules_spec *r, char *out, size_t size);
+
+/*
+ * Load in one transaction, replacing what an earlier call loaded, set the
+ * gateway's routes, read everything back and compare.  0, or -errno with one
+ * line in `why`: -EPERM (no CAP_NET_ADMIN), -ENOPKG (no libnftables),
+ * -EBADMSG (what was read back is not what was loaded), -EINVAL.
+ */
+MUST_USE int rules_apply(const struct rules_spec *r, char *why, size_t size);
+
+/* The same comparison alone: 0 when exactly these rules stand; -ENOENT when
+ * there are none, -EBADMSG with the name of the rule that differs. */
+MUST_USE int rules_check(const struct rules_spec *r, char *why, size_t size);
+
+/* Take away all that any mode loads; nothing there is success. */
+MUST_USE int rules_remove(char *why, size_t size);
+
+/* rules_route.c: the gateway's routing rule and local route, v4 and v6.  A
+ * kernel or namespace without IPv6 counts as done. */
+MUST_USE int rules_route_add(char *why, size_t size);
+MUST_USE int rules_route_check(char *why, size_t size);
+MUST_USE int rules_route_remove(char *why, size_t size);
+/* -EPROTO with a reason while the kernel forwards packets by itself. */
+MUST_USE int rules_route_forwarding(char *why, size_t size);
+
+#endif
