@@ -1,5 +1,5 @@
 # The tests by layer; tests/LAYER/test_NAME.c tests LAYER/NAME.c.
-policy_TESTS := addr host names yaml
+policy_TESTS := addr host names yaml charter rules
 ledger-client_TESTS :=
 dns_TESTS :=
 proxy_TESTS :=
