@@ -114,6 +114,9 @@ cell_ok(struct span image, const struct image_header *h,
 	if (!text_ok(image, c->id) || c->id.len >= POLICY_ID_BYTES ||
 	    c->n_labels > POLICY_LABELS_MAX || c->set >= h->sets.len)
 		return false;
+	/* A bool holds 0 or 1; any other byte is no bool at all. */
+	if (*(const uint8_t *)&c->from.has_prefix > 1)
+		return false;
 	for (i = 0; i < c->n_labels; i++)
 		if (!text_ok(image, c->labels[i].key) ||
 		    !text_ok(image, c->labels[i].value))

@@ -1,9 +1,9 @@
 # The tests by layer; tests/LAYER/test_NAME.c tests LAYER/NAME.c.
-policy_TESTS := addr host names yaml charter rules
+policy_TESTS := addr host names yaml charter rules decide shadow image policy
 ledger-client_TESTS :=
 dns_TESTS :=
 proxy_TESTS :=
 sidecar_TESTS :=
 REPLAY_TESTS :=
 FAULT_TESTS :=
-FUZZ_TARGETS :=
+FUZZ_TARGETS := fuzz_charter fuzz_image
