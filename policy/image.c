@@ -202,7 +202,7 @@ image_text(struct span image, struct image_part p)
 bool
 image_port_bit(struct span image, uint32_t map, uint16_t port)
 {
-	return (image.data[map + port / 8u] >> (port % 8u) & 1u) != 0;
+	return (image.data[map + port / 8u] & 1u << port % 8u) != 0;
 }
 
 /* ---- writing ---- */

@@ -24,21 +24,23 @@ ask_everything(const struct policy *p)
 	struct rule_view r;
 	struct decision d;
 	enum reason why;
+	unsigned asked = 0;
 	uint32_t i;
 
 	d = decide_name(&at, &h, 443, &to);
 	d = decide_addr(&at, &d, &to);
 	d = decide_nameless(&at, &to, names, 1);
-	(void)decide_opaque(&at, &to, names, 1, &d);
-	(void)decide_question(&at, &h, &d);
-	(void)decide_is_ancestor(&at, &h);
+	asked += decide_opaque(&at, &to, names, 1, &d);
+	asked += decide_question(&at, &h, &d);
+	asked += decide_is_ancestor(&at, &h);
 	(void)decide_nearest(&at, &h, 443);
 	(void)policy_cell_find(p, &key, &why);
 	(void)policy_resolvers(p, resolvers);
 	for (i = 0; i < policy_cells(p); i++)
-		(void)policy_cell(p, i, NOW_S, &v);
+		asked += policy_cell(p, i, NOW_S, &v);
 	for (i = 0; i < policy_rules(p, 0); i++)
-		(void)policy_rule(p, 0, i, &r);
+		asked += policy_rule(p, 0, i, &r);
+	(void)asked;
 }
 
 static void
@@ -111,20 +113,6 @@ another_version_and_a_shifted_image_are_refused(void **state)
 	one_done(&o);
 }
 
-static void
-the_same_source_gives_the_same_bytes(void **state)
-{
-	struct one a, b;
-
-	(void)state;
-	assert_true(one_make(&a, text, NULL, NULL, 0));
-	assert_true(one_make(&b, text, NULL, NULL, 0));
-	assert_int_equal(a.len, b.len);
-	assert_memory_equal(a.image, b.image, a.len);
-	one_done(&a);
-	one_done(&b);
-}
-
 int
 main(void)
 {
@@ -134,7 +122,6 @@ main(void)
 		cmocka_unit_test(a_cut_image_is_refused),
 		cmocka_unit_test(
 		    another_version_and_a_shifted_image_are_refused),
-		cmocka_unit_test(the_same_source_gives_the_same_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
