@@ -128,6 +128,7 @@ new_pins(struct engine *e, int fd)
 	if (rc != 0) {
 		log_line(LOG_ERROR_, "new pins not taken error=%s",
 		    strerror(-rc));
+		role_fail(e->role);
 		return;
 	}
 	e->pins = pins;

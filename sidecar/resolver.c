@@ -142,9 +142,11 @@ resolver_policy(struct role *r, const struct policy *old)
 
 	(void)old;
 	servers(r, &s);
-	if (resolve_reconfigure(v->resolve, &s) != 0)
-		log_line(LOG_ERROR_, "the new resolvers are not in use: "
-		    "no memory");
+	if (resolve_reconfigure(v->resolve, &s) != 0) {
+		log_line(LOG_ERROR_, "the new resolvers cannot be used");
+		role_fail(r);
+		return;
+	}
 	front_set_policy(v->front, r->policy);
 }
 
@@ -157,7 +159,7 @@ resolver_gift(struct role *r, enum give what, unsigned index, int fd)
 	if (what != GIVE_ASK)
 		close(fd);
 	else if (front_add_engine(v->front, fd) != 0)
-		log_line(LOG_ERROR_, "no memory for an engine's questions");
+		role_fail(r);
 }
 
 static void

@@ -318,7 +318,7 @@ serve(struct role *r)
 		r->ops->stop(r);
 	if (r->emit != NULL)
 		emit_flush(r->emit);
-	return rc;
+	return rc == 0 && r->failed ? -EIO : rc;
 }
 
 static void
@@ -342,9 +342,11 @@ take_message(struct role *r, struct ipc_message *m)
 		return;
 	}
 	rc = take_policy(r, m->fds[0]);
-	if (rc != 0)
+	if (rc != 0) {
 		log_line(LOG_ERROR_, "new policy not taken error=%s",
 		    strerror(-rc));
+		role_fail(r);
+	}
 }
 
 static void
@@ -381,4 +383,11 @@ void
 role_end(struct role *r)
 {
 	event_base_loopexit(r->base, NULL);
+}
+
+void
+role_fail(struct role *r)
+{
+	r->failed = true;
+	role_end(r);
 }

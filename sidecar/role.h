@@ -105,6 +105,7 @@ struct role {
 	struct counts *counts;
 	struct gift gifts[GIFTS_MAX];
 	size_t n_gifts;
+	bool failed;
 	void *self;			/* the role's own state */
 };
 
@@ -118,6 +119,10 @@ MUST_USE int role_send(struct role *r, enum ipc_type type);
 
 /* Leave the event loop; the process then ends with status 0. */
 void role_end(struct role *r);
+
+/* Leave it with status 1: a role that cannot take what it is given is
+ * started anew by the parent, with all of it. */
+void role_fail(struct role *r);
 
 extern const struct role_ops resolver_ops, engine_ops, recorder_ops,
     admin_ops;

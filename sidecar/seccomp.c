@@ -129,6 +129,14 @@ add_memory(scmp_filter_ctx ctx)
 	return rc;
 }
 
+/* fstat(2), which some C libraries make of newfstatat and an empty path. */
+static int
+add_fstat(scmp_filter_ctx ctx)
+{
+	return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(newfstatat), 1,
+	    SCMP_A3(SCMP_CMP_EQ, AT_EMPTY_PATH));
+}
+
 /* socket() of the Internet families only: TCP and UDP, no raw ones. */
 static int
 add_sockets(scmp_filter_ctx ctx)
@@ -243,6 +251,8 @@ seccomp_apply(enum role_kind k)
 	rc = ADD(ctx, common_calls);
 	if (rc == 0)
 		rc = add_memory(ctx);
+	if (rc == 0)
+		rc = add_fstat(ctx);
 	if (rc == 0)
 		rc = add_role(ctx, k);
 	if (rc == 0)
