@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
 #include <seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -137,21 +138,27 @@ add_fstat(scmp_filter_ctx ctx)
 	    SCMP_A3(SCMP_CMP_EQ, AT_EMPTY_PATH));
 }
 
-/* socket() of the Internet families only: TCP and UDP, no raw ones. */
+/* socket() of the Internet families only: TCP and UDP; no raw ones, and no
+ * MPTCP, which rules and Landlock see as another protocol. */
 static int
 add_sockets(scmp_filter_ctx ctx)
 {
+	static const struct { int type, protocol; } kinds[] = {
+		{ SOCK_STREAM, 0 }, { SOCK_STREAM, IPPROTO_TCP },
+		{ SOCK_DGRAM, 0 }, { SOCK_DGRAM, IPPROTO_UDP },
+	};
 	static const int families[] = { AF_INET, AF_INET6 };
-	static const int types[] = { SOCK_STREAM, SOCK_DGRAM };
 	int rc = 0;
 
 	for (size_t f = 0; f < 2; f++)
-		for (size_t t = 0; t < 2 && rc == 0; t++)
+		for (size_t k = 0; k < 4 && rc == 0; k++)
 			rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW,
-			    SCMP_SYS(socket), 2,
+			    SCMP_SYS(socket), 3,
 			    SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[f]),
 			    SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf,
-			    (scmp_datum_t)types[t]));
+			    (scmp_datum_t)kinds[k].type),
+			    SCMP_A2(SCMP_CMP_EQ,
+			    (scmp_datum_t)kinds[k].protocol));
 	return rc;
 }
 

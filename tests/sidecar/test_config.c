@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CELL "cells: [{id: a, policy: [p.yaml]}]\n"
+
+static const struct config_env no_env;
+static char *said;
+
+static struct config *
+load_env(const char *text, const struct config_env *env)
+{
+	struct problems *ps = problem_new();
+	struct config *c;
+	size_t n;
+	FILE *f;
+
+	free(said);
+	said = NULL;
+	c = config_load("penstock.yaml", span_str(text), env, ps);
+	f = open_memstream(&said, &n);
+	problem_print(ps, f);
+	fclose(f);
+	problem_free(ps);
+	return c;
+}
+
+static void
+refused(const char *text, const struct config_env *env, const char *words)
+{
+	struct config *c = load_env(text, env);
+
+	if (c != NULL)
+		fail_msg("accepted: %s", text);
+	if (strstr(said, words) == NULL)
+		fail_msg("no \"%s\" in: %s", words, said);
+}
+
+static struct config *
+accepted(const char *text, const struct config_env *env)
+{
+	struct config *c = load_env(text, env);
+
+	if (c == NULL)
+		fail_msg("refused: %s", said);
+	return c;
+}
+
+static void
+each_mode_has_its_own_listeners(void **state)
+{
+	static const struct {
+		const char *text;
+		enum settings_mode mode;
+		uint32_t n, n_dns;
+		enum listen_kind first;
+	} rows[] = {
+		{ "version: 1\nmode: shared\n" CELL, MODE_SHARED, 3, 2,
+		    LISTEN_REDIRECT },
+		{ "version: 1\nmode: gateway\ninterfaces: [ag0]\n" CELL,
+		    MODE_GATEWAY, 2, 2, LISTEN_TPROXY },
+		{ "version: 1\nmode: isolated\n" CELL, MODE_ISOLATED, 3, 1,
+		    LISTEN_NAMED },
+		{ "version: 1\nmode: cooperative\n" CELL, MODE_COOPERATIVE,
+		    1, 0, LISTEN_EXPLICIT },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < 4; i++) {
+		struct config *c = accepted(rows[i].text, &no_env);
+
+		assert_int_equal(c->settings.mode, rows[i].mode);
+		assert_int_equal(c->settings.n_listeners, rows[i].n);
+		assert_int_equal(c->settings.n_dns, rows[i].n_dns);
+		assert_int_equal(c->settings.listeners[0].kind,
+		    rows[i].first);
+		config_free(c);
+	}
+}
+
+static void
+every_key_is_read(void **state)
+{
+	struct config *c = accepted("version: 1\nmode: gateway\n"
+	    "interfaces: [ag0, ag1]\ndns: [\"10.0.0.1:53\", \"[::1]:5353\"]\n"
+	    "listeners:\n"
+	    "  - {name: t, kind: tproxy, address: \"0.0.0.0:15001\"}\n"
+	    "  - {name: e, kind: explicit, address: \"127.0.0.1:1\", "
+	    "credential: true}\n"
+	    "cells:\n"
+	    "  - {id: a, labels: {team: x, run: \"7\"}, policy: [b.yaml, "
+	    "t.yaml], from: {interface: ag0, cidr: 10.1.0.0/16}}\n"
+	    "  - {id: b, policy: [b.yaml], from: {listener: e}}\n"
+	    "  - {id: c, policy: [b.yaml], from: {credential: \"blake2b:"
+	    "00112233445566778899aabbccddeeff"
+	    "00112233445566778899aabbccddeeff\"}}\n"
+	    "inbound: [22, 443]\nipv6: proxy\n"
+	    "limits: {hello_timeout: 2s, connections: 7, drain_bytes: 99}\n"
+	    "engines: 3\nledger: {dir: /x, ring_bytes: 65536}\n"
+	    "admin: \"unix:/run/p.sock\"\nusers: {engine: 5, admin: 6}\n"
+	    "drain_timeout: 1m\nreload_grace: 250ms\nlog: debug\n"
+	    "instance: me\n", &no_env);
+	const struct settings *s = &c->settings;
+
+	(void)state;
+	assert_int_equal(s->n_interfaces, 2);
+	assert_string_equal(s->interfaces[1], "ag1");
+	assert_int_equal(s->dns[1].port, 5353);
+	assert_int_equal(s->n_listeners, 2);
+	assert_true(s->listeners[1].credential);
+	assert_int_equal(c->n_cells, 3);
+	assert_int_equal(c->cells[0].n_files, 2);
+	assert_string_equal(c->cells[0].files[1], "t.yaml");
+	assert_string_equal(c->cells[0].labels[1].value, "7");
+	assert_int_equal(c->cells[0].from.kind, CELL_FROM_NET);
+	assert_int_equal(c->cells[1].from.kind, CELL_FROM_LISTENER);
+	assert_int_equal(c->cells[2].from.kind, CELL_FROM_CREDENTIAL);
+	assert_int_equal(c->cells[2].from.token_hash[31], 0xff);
+	assert_int_equal(s->inbound[1], 443);
+	assert_false(s->ipv6_drop);
+	assert_int_equal(s->limits.hello_ms, 2000);
+	assert_int_equal(s->limits.connections, 7);
+	assert_int_equal(s->limits.drain_bytes, 99);
+	assert_int_equal(s->limits.reload_grace_ms, 250);
+	assert_int_equal(s->engines, 3);
+	assert_string_equal(s->ledger_dir, "/x");
+	assert_string_equal(s->admin, "unix:/run/p.sock");
+	assert_int_equal(s->uid_engine, 5);
+	assert_int_equal(s->uid_resolver, 1338);
+	assert_int_equal(s->drain_timeout_ms, 60000);
+	assert_int_equal(s->log_level, 3);
+	assert_string_equal(s->instance, "me");
+	config_free(c);
+}
+
+static void
+what_is_wrong_is_said_with_its_place(void **state)
+{
+	static const struct { const char *text, *words; } rows[] = {
+		{ "mode: shared\n" CELL, "version is missing" },
+		{ "version: 1\n" CELL, "mode is missing" },
+		{ "version: 2\nmode: shared\n" CELL, "1:10: error" },
+		{ "version: 1\nmode: open\n" CELL, "2:7: error" },
+		{ "version: 1\nmode: shared\n", "there is no cell" },
+		{ "version: 1\nmode: gateway\n" CELL, "interfaces" },
+		{ "version: 1\nmode: shared\ninterfaces: [a]\n" CELL,
+		    "of mode gateway only" },
+		{ "version: 1\nmode: shared\nbogus: 1\n" CELL,
+		    "no key bogus" },
+		{ "version: 1\nmode: shared\nipv6: yes\n" CELL, "ipv6" },
+		{ "version: 1\nmode: shared\nengines: 65\n" CELL, "engines" },
+		{ "version: 1\nmode: shared\nadmin: \"0.0.0.0:9901\"\n" CELL,
+		    "no authentication" },
+		{ "version: 1\nmode: shared\nadmin: \"10.0.0.1:9901\"\n" CELL,
+		    "no authentication" },
+		{ "version: 1\nmode: shared\ndrain_timeout: 5\n" CELL,
+		    "this is no time" },
+		{ "version: 1\nmode: shared\nlimits: {hello_timeout: 1ms}\n"
+		    CELL, "at least 100ms" },
+		{ "version: 1\nmode: shared\nlimits: {bogus: 1}\n" CELL,
+		    "no key bogus" },
+		{ "version: 1\nmode: shared\nusers: {engine: 0}\n" CELL,
+		    "no uid" },
+		{ "version: 1\nmode: shared\ndns: [\"127.0.0.1:99999\"]\n"
+		    CELL, "no address and port" },
+		{ "version: 1\nmode: shared\nlisteners: [{name: a, kind: "
+		    "odd, address: \"127.0.0.1:1\"}]\n" CELL, "no kind" },
+		{ "version: 1\nmode: shared\nlisteners: []\n" CELL,
+		    "no listener" },
+		{ "version: 1\nmode: shared\nledger: {dir: rel}\n" CELL,
+		    "relative" },
+		{ "version: 1\nmode: shared\ncells: [{id: a, policy: "
+		    "[/etc/x]}]\n", "no policy file name" },
+		{ "version: 1\nmode: shared\ncells: [{id: a}]\n",
+		    "has no policy" },
+		{ "version: 1\nmode: shared\ncells: [{id: \"a b\", policy: "
+		    "[p]}]\n", "no cell id" },
+		{ "version: 1\nmode: shared\ncells: [{id: a, policy: [p], "
+		    "from: {}}]\n", "says nothing" },
+		{ "version: 1\nmode: shared\ncells: [{id: a, policy: [p], "
+		    "from: {cidr: 10.0.0.1/8}}]\n", "no prefix" },
+		{ "version: 1\nmode: shared\ncells: [{id: a, policy: [p], "
+		    "from: {listener: z}}]\n", "no listener z" },
+		{ "version: 1\nmode: shared\ncells: [{id: a, policy: [p], "
+		    "from: {credential: secret}}]\n", "no hashed token" },
+		{ "version: 1\nmode: shared\ncells: [{id: a, policy: [p]}, "
+		    "{id: b, policy: [p]}]\n", "who is of this one" },
+		{ "version: 1\nmode: shared\ncells: [{id: a, policy: [p], "
+		    "from: {cidr: 10.0.0.0/8}}, {id: a, policy: [p], from: "
+		    "{cidr: 11.0.0.0/8}}]\n", "two cells have the id a" },
+		{ "version: 1\nversion: 1\nmode: shared\n" CELL, "2:" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		refused(rows[i].text, &no_env, rows[i].words);
+}
+
+static void
+all_errors_are_found_at_once(void **state)
+{
+	(void)state;
+	refused("version: 1\nmode: shared\nipv6: x\nengines: y\nlog: z\n"
+	    CELL, &no_env, "ipv6");
+	assert_non_null(strstr(said, "3:7"));
+	assert_non_null(strstr(said, "4:10"));
+	assert_non_null(strstr(said, "5:6"));
+}
+
+static void
+N31_a_shared_segment_needs_the_risk_to_be_accepted(void **state)
+{
+	static const char text[] = "version: 1\nmode: gateway\n"
+	    "interfaces: [ag0]\ncells: [{id: a, policy: [p], from: "
+	    "{interface: ag0, cidr: 10.0.1.0/24}}, {id: b, policy: [p], "
+	    "from: {interface: ag0, cidr: 10.0.2.0/24}}]\n";
+	static const char apart[] = "version: 1\nmode: gateway\n"
+	    "interfaces: [ag0, ag1]\ncells: [{id: a, policy: [p], from: "
+	    "{interface: ag0}}, {id: b, policy: [p], from: {interface: "
+	    "ag1}}]\n";
+	struct config_env env = { .accept_shared_segment = true };
+
+	(void)state;
+	refused(text, &no_env, "address alone");
+	config_free(accepted(text, &env));
+	config_free(accepted(apart, &no_env));
+}
+
+static void
+a_sidecar_is_one_cell_from_the_environment(void **state)
+{
+	static const char text[] = "version: 1\nmode: shared\n"
+	    "cells: [{policy: [p.yaml]}]\n";
+	struct config_env env = {
+		.cell = "pod-7", .labels = "team=\"a\"\nrun=7",
+	};
+	struct config *c;
+
+	(void)state;
+	refused(text, &no_env, "the cell has no id");
+	c = accepted(text, &env);
+	assert_string_equal(c->cells[0].id, "pod-7");
+	assert_int_equal(c->cells[0].n_labels, 2);
+	assert_string_equal(c->cells[0].labels[0].value, "a");
+	config_free(c);
+	env.labels = "team";
+	refused(text, &env, "no labels");
+	env.labels = NULL;
+	env.cell = "a b";
+	refused(text, &env, "no cell id");
+}
+
+static void
+W4_a_bad_resolver_in_the_environment_stops_the_start(void **state)
+{
+	static const char *const bad[] = {
+		"", ",", "198.18.0.53,", "198.18.0.0/24", "dns.example",
+		"198.18.0.53 ", "1.2.3", "1.2.3.4,,1.2.3.5",
+	};
+	static const char text[] = "version: 1\nmode: shared\n" CELL;
+	struct config_env env = { .dns_resolvers = "198.18.0.53,2001:db8::1" };
+	struct config *c = accepted(text, &env);
+
+	(void)state;
+	assert_int_equal(c->settings.n_resolvers, 2);
+	assert_int_equal(c->settings.resolvers[0].port, 53);
+	config_free(c);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		env.dns_resolvers = bad[i];
+		refused(text, &env, "RUNEWARD_DNS_RESOLVERS");
+	}
+}
+
+static void
+W40_an_inline_policy_is_a_policy_or_stops_the_start(void **state)
+{
+	struct config_env env = {
+		.cell = "c", .dns_resolvers = "198.18.0.53",
+		.egress_policy = "{\"default\":\"deny\",\"rules\":"
+		    "[{\"verdict\":\"allow\",\"hostname\":\"a.example\"}]}",
+	};
+	struct config *c = accepted(config_sidecar_text, &env);
+
+	(void)state;
+	assert_non_null(strstr(c->egress_policy, "\"rule\""));
+	assert_non_null(strstr(c->egress_policy, "198.18.0.53"));
+	assert_null(strstr(c->egress_policy, "\"rules\""));
+	config_free(c);
+	env.egress_policy = "{";
+	refused(config_sidecar_text, &env, "RUNEWARD_EGRESS_POLICY");
+	env.egress_policy = "[]";
+	refused(config_sidecar_text, &env, "RUNEWARD_EGRESS_POLICY");
+	env.egress_policy = "{\"a\":1,\"a\":2}";
+	refused(config_sidecar_text, &env, "RUNEWARD_EGRESS_POLICY");
+	env.egress_policy = "{}";
+	refused("version: 1\nmode: shared\n" CELL, &env,
+	    "without policy files");
+}
+
+static void
+N43_text_that_means_something_else_is_refused(void **state)
+{
+	static const char *const bad[] = {
+		"version: 1.0\nmode: shared\n" CELL,
+		"version: 0x1\nmode: shared\n" CELL,
+		"version: 1\nmode: shared\ninbound: [022]\n" CELL,
+		"version: 1\nmode: shared\ninbound: [1e3]\n" CELL,
+		"version: 1\nmode: shared\nlisteners: [{name: e, kind: "
+		    "explicit, address: \"127.0.0.1:1\", credential: yes}]\n"
+		    CELL,
+	};
+	struct config *c;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		c = load_env(bad[i], &no_env);
+		if (c != NULL)
+			fail_msg("accepted: %s", bad[i]);
+		config_free(c);
+	}
+	config_free(accepted("\xef\xbb\xbfversion: 1\r\nmode: shared\r\n"
+	    "cells: [{id: a, policy: [p.yaml]}]\r\n", &no_env));
+	config_free(accepted("{\"version\":1,\"mode\":\"shared\",\"cells\":"
+	    "[{\"id\":\"a\",\"policy\":[\"p\"]}]}", &no_env));
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_mode_has_its_own_listeners),
+		cmocka_unit_test(every_key_is_read),
+		cmocka_unit_test(what_is_wrong_is_said_with_its_place),
+		cmocka_unit_test(all_errors_are_found_at_once),
+		cmocka_unit_test(
+		    N31_a_shared_segment_needs_the_risk_to_be_accepted),
+		cmocka_unit_test(a_sidecar_is_one_cell_from_the_environment),
+		cmocka_unit_test(
+		    W4_a_bad_resolver_in_the_environment_stops_the_start),
+		cmocka_unit_test(
+		    W40_an_inline_policy_is_a_policy_or_stops_the_start),
+		cmocka_unit_test(
+		    N43_text_that_means_something_else_is_refused),
+	};
+	int rc = cmocka_run_group_tests(tests, NULL, NULL);
+
+	free(said);
+	return rc;
+}
