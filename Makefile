@@ -116,7 +116,17 @@ UNIT_BIN += $(B)/tests/$(1)/$(2)
 endef
 $(foreach l,$(LAYERS),$(foreach t,$($(l)_TESTS),\
 	$(eval $(call unit_rules,$(l),test_$(t)))))
-$(foreach t,$(REPLAY_TESTS),$(eval $(call unit_rules,proxy,../replay/$(t))))
+# Replay tests share a stage: client, origin and recorder in one thread, the
+# engine in another.
+define replay_rules
+$(B)/tests/replay/$(1): $(B)/tests/replay/$(1).o $(B)/tests/replay/stage.o \
+	$$(AR_proxy)
+	$$(call say,LD,$$@)
+	$$(Q)$$(CC) $$(LDFLAGS) -o $$@ $$(filter %.o,$$^) $$(AR_proxy) $$(LDLIBS) \
+		-lcmocka -lpthread
+UNIT_BIN += $(B)/tests/replay/$(1)
+endef
+$(foreach t,$(REPLAY_TESTS),$(eval $(call replay_rules,$(t))))
 $(foreach t,$(FAULT_TESTS),$(eval $(call unit_rules,sidecar,../fault/$(t))))
 
 .PHONY: unit check enforcement asan fuzz lint layers corpus demo install \

@@ -218,6 +218,7 @@ forward_head(struct conn *c, enum reason *why)
 	o->shown = SHOWN_REQUEST;
 	if (c->forward != NULL)
 		c->forward->down_head = false;
+	o->minor = 1;
 	p = http_request_parse(buf_span(&c->in), &o->scanned, port, &rq, why);
 	if (p == PARSE_MORE &&
 	    buf_left(&c->in) > c->proxy->limits.head_bytes) {

@@ -93,6 +93,7 @@ fill_pipe(struct conn *c, struct side *from, struct side *to)
 	if (n <= 0)
 		return source_over(c, from, to, n, errno);
 	to->piped = (uint32_t)n;
+	c->moved_ms = 0;	/* read the clock once, in idle */
 	return true;
 }
 
@@ -109,6 +110,7 @@ fill_copy(struct conn *c, struct side *from, struct side *to)
 	while (n < 0 && errno == EINTR);
 	if (n <= 0)
 		return source_over(c, from, to, n, errno);
+	c->moved_ms = 0;
 	if (from == &c->up && c->open != NULL)
 		tunnel_saw_server(c, span_of(p->buffer, (size_t)n));
 	w = send(to->fd, p->buffer, (size_t)n, MSG_NOSIGNAL);
@@ -140,7 +142,6 @@ pump(struct conn *c, struct side *from, struct side *to)
 			return;
 		if (from->eof || to->reset)
 			break;
-		c->moved_ms = 0;	/* see relay_step */
 		if (from->bulk && to->pipe == NULL &&
 		    (to->pipe = pipes_get(&c->proxy->pipes)) == NULL)
 			from->bulk = false;

@@ -4,6 +4,6 @@ ledger-client_TESTS :=
 dns_TESTS :=
 proxy_TESTS :=
 sidecar_TESTS := config
-REPLAY_TESTS :=
+REPLAY_TESTS := test_tls test_http
 FAULT_TESTS := test_attack
 FUZZ_TARGETS := fuzz_charter fuzz_image

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_REPLAY_STAGE_H
+#define TESTS_REPLAY_STAGE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "ledger-client/record.h"
+#include "proxy/proxy.h"
+
+/*
+ * A stage for replay tests: the engine's proxy in a thread, in a network
+ * namespace of its own where 203.0.113.0/24 is local.  The test plays client,
+ * origin, resolver and recorder with blocking sockets.
+ *
+ *   203.0.113.1   origin of allowed.test (and other.test)
+ *   203.0.113.9   :443, :80, :22 transparent listeners (what the client
+ *                 "wanted to reach"), :3128 explicit
+ */
+#define ORIGIN "203.0.113.1"
+#define WANTED "203.0.113.9"
+
+extern const struct proxy_limits stage_limits;
+
+/* policy: the text of a policy file; NULL: the usual one. */
+void stage_up(const char *policy, const struct proxy_limits *limits);
+void stage_down(void);
+void stage_policy(const char *text);	/* reload */
+void stage_beat(bool on);		/* the recorder's heartbeat */
+void stage_pin(const char *name, const char *addr);
+
+int stage_listen(const char *addr, uint16_t port);
+int stage_accept(int lfd);		/* -1: nobody within 300 ms */
+int stage_connect(const char *addr, uint16_t port);
+void stage_send(int fd, const void *data, size_t len);
+/* Exactly these bytes come. */
+void stage_expect(int fd, const void *data, size_t len);
+/* Until the end of the stream: returns the number; *reset says how. */
+size_t stage_read_all(int fd, char *out, size_t size, bool *reset);
+/* A head up to the empty line. */
+size_t stage_read_head(int fd, char *out, size_t size);
+/* The next record of that kind; fails the test when none comes. */
+const struct record *stage_record(enum record_kind kind);
+bool stage_no_record(enum record_kind kind);
+
+/* A ClientHello with this name (NULL: none): its length. */
+size_t stage_hello(const char *name, uint8_t *out, size_t size);
+
+#endif

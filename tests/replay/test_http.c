@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/replay/stage.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int web, tls, ssh;
+static char got[16384];
+
+static int
+up(void **state)
+{
+	(void)state;
+	stage_up(NULL, NULL);
+	stage_pin("git.test", ORIGIN);
+	stage_pin("second.test", ORIGIN);
+	web = stage_listen(ORIGIN, 80);
+	tls = stage_listen(ORIGIN, 443);
+	ssh = stage_listen(ORIGIN, 22);
+	return 0;
+}
+
+static int
+down(void **state)
+{
+	(void)state;
+	close(web);
+	close(tls);
+	close(ssh);
+	stage_down();
+	return 0;
+}
+
+static void
+say(int fd, const char *text)
+{
+	stage_send(fd, text, strlen(text));
+}
+
+static void
+hear(int fd, const char *text)
+{
+	stage_expect(fd, text, strlen(text));
+}
+
+static void
+refused(int fd, const char *line, enum reason why)
+{
+	bool reset;
+	const struct record *r;
+
+	stage_read_all(fd, got, sizeof(got), &reset);
+	if (strncmp(got, line, strlen(line)) != 0)
+		fail_msg("got '%s', not '%s'", got, line);
+	assert_false(reset);
+	assert_non_null(strstr(got, reason_word(why)));
+	do
+		r = stage_record(RECORD_DECISION);
+	while (r->verdict == VERDICT_ALLOW);
+	assert_int_equal(r->reason, why);
+	close(fd);
+}
+
+static int
+tunnel(int lfd, const char *place, int *server)
+{
+	int fd = stage_connect(WANTED, 3128);
+	char head[256];
+
+	snprintf(head, sizeof(head), "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n",
+	    place, place);
+	say(fd, head);
+	stage_read_head(fd, got, sizeof(got));
+	assert_memory_equal(got, "HTTP/1.1 200", 12);
+	*server = stage_accept(lfd);
+	assert_true(*server >= 0);
+	return fd;
+}
+
+static void
+W30_bytes_behind_a_connect_head_are_kept(void **state)
+{
+	uint8_t buf[1024];
+	static const char head[] = "CONNECT allowed.test:443 HTTP/1.0\r\n\r\n";
+	size_t n = sizeof(head) - 1, m;
+	int fd = stage_connect(WANTED, 3128), server;
+
+	(void)state;
+	memcpy(buf, head, n);
+	m = stage_hello("Allowed.TEST", buf + n, sizeof(buf) - n);
+	stage_send(fd, buf, n + m);
+	stage_read_head(fd, got, sizeof(got));
+	assert_memory_equal(got, "HTTP/1.1 200", 12);
+	server = stage_accept(tls);
+	assert_true(server >= 0);
+	stage_expect(server, buf + n, m);
+	say(server, "xxxxxxx");
+	hear(fd, "xxxxxxx");
+	say(fd, "more");
+	hear(server, "more");
+	close(fd);
+	close(server);
+	assert_int_equal(stage_record(RECORD_DECISION)->via, VIA_CONNECT);
+}
+
+static void
+B023_the_name_inside_a_tunnel_is_the_one_asked_for(void **state)
+{
+	uint8_t hello[1024];
+	size_t n = stage_hello("second.test", hello, sizeof(hello));
+	const struct record *r;
+	bool reset;
+	int server, fd = tunnel(tls, "allowed.test:443", &server);
+
+	(void)state;
+	stage_send(fd, hello, n);
+	assert_int_equal(stage_read_all(server, got, sizeof(got), &reset), 0);
+	assert_int_equal(stage_read_all(fd, got, sizeof(got), &reset), 7);
+	assert_int_equal(got[0], 21);
+	do
+		r = stage_record(RECORD_DECISION);
+	while (r->verdict == VERDICT_ALLOW);
+	assert_int_equal(r->reason, REASON_SNI_MISMATCH);
+	assert_true(span_eq(record_get(r, TEXT_OTHER_NAME),
+	    span_str("second.test")));
+	close(fd);
+	close(server);
+}
+
+static void
+B022_plain_http_inside_a_tunnel_is_judged(void **state)
+{
+	int server, fd = tunnel(web, "allowed.test:80", &server);
+
+	(void)state;
+	say(fd, "GET /a HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	stage_read_head(server, got, sizeof(got));
+	assert_memory_equal(got, "GET /a HTTP/1.1\r\n", 17);
+	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+	stage_read_head(fd, got, sizeof(got));
+	hear(fd, "hi");
+	say(fd, "GET /b HTTP/1.1\r\nHost: second.test\r\n\r\n");
+	refused(fd, "HTTP/1.1 403", REASON_HOST_MISMATCH);
+	close(server);
+}
+
+static void
+B038_no_proxy_inside_a_tunnel_and_no_other_bytes(void **state)
+{
+	int server, fd = tunnel(web, "allowed.test:80", &server);
+	bool reset;
+
+	(void)state;
+	say(fd, "CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n"
+	    "\r\n");
+	refused(fd, "HTTP/1.1 403", REASON_NESTED_PROXY);
+	close(server);
+	fd = tunnel(tls, "allowed.test:443", &server);
+	stage_send(fd, "\0\1\2\3", 4);
+	assert_int_equal(stage_read_all(server, got, sizeof(got), &reset), 0);
+	close(fd);
+	close(server);
+}
+
+static void
+B019_a_refused_connect_is_told_in_words(void **state)
+{
+	int fd = stage_connect(WANTED, 3128);
+
+	(void)state;
+	say(fd, "CONNECT denied.test:443 HTTP/1.1\r\nHost: denied.test\r\n"
+	    "\r\n");
+	refused(fd, "HTTP/1.1 403 Denied by penstock: rule_deny "
+	    "denied.test:443", REASON_RULE_DENY);
+	assert_non_null(strstr(got, "ask the platform team"));
+	fd = stage_connect(WANTED, 3128);
+	say(fd, "CONNECT allowed.test:8443 HTTP/1.1\r\n\r\n");
+	refused(fd, "HTTP/1.1 40", REASON_HEAD_MALFORMED);
+}
+
+static void
+B025_an_address_literal_needs_the_name_that_it_is_pinned_to(void **state)
+{
+	uint8_t hello[1024];
+	size_t n = stage_hello("allowed.test", hello, sizeof(hello));
+	int server, fd;
+
+	(void)state;
+	fd = stage_connect(WANTED, 3128);
+	say(fd, "CONNECT 203.0.113.77:443 HTTP/1.1\r\n"
+	    "Host: 203.0.113.77:443\r\n\r\n");
+	refused(fd, "HTTP/1.1 403", REASON_ADDRESS_LITERAL);
+	stage_pin("allowed.test", "203.0.113.2");
+	int lfd = stage_listen("203.0.113.2", 443);
+
+	fd = tunnel(lfd, "203.0.113.2:443", &server);
+	stage_send(fd, hello, n);
+	stage_expect(server, hello, n);
+	close(fd);
+	close(server);
+	fd = tunnel(lfd, "203.0.113.2:443", &server);
+	n = stage_hello("second.test", hello, sizeof(hello));
+	stage_send(fd, hello, n);
+	bool reset;
+
+	assert_int_equal(stage_read_all(server, got, sizeof(got), &reset), 0);
+	close(fd);
+	close(server);
+	close(lfd);
+}
+
+static void
+B035_a_server_may_speak_first(void **state)
+{
+	int server, fd = tunnel(ssh, "git.test:22", &server);
+
+	(void)state;
+	say(server, "SSH-2.0-server\r\n");
+	hear(fd, "SSH-2.0-server\r\n");
+	say(fd, "SSH-2.0-client\r\n");
+	hear(server, "SSH-2.0-client\r\n");
+	close(fd);
+	close(server);
+}
+
+static void
+B035_an_opaque_flow_that_shows_another_name_is_cut(void **state)
+{
+	uint8_t hello[1024];
+	size_t n = stage_hello("allowed.test", hello, sizeof(hello));
+	int server, fd = tunnel(ssh, "git.test:22", &server);
+	const struct record *r;
+	bool reset;
+
+	(void)state;
+	stage_send(fd, hello, n);
+	assert_int_equal(stage_read_all(server, got, sizeof(got), &reset), 0);
+	do
+		r = stage_record(RECORD_DECISION);
+	while (r->verdict == VERDICT_ALLOW);
+	assert_int_equal(r->reason, REASON_OTHER_NAME);
+	close(fd);
+	close(server);
+}
+
+static void
+W20_the_second_request_is_judged_on_its_own(void **state)
+{
+	int fd = stage_connect(WANTED, 80), server;
+
+	(void)state;
+	say(fd, "GET /1 HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	stage_read_head(server, got, sizeof(got));
+	assert_null(strstr(got, "Proxy-"));
+	say(server, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+	    "3\r\nabc\r\n0\r\nT: 1\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	hear(fd, "3\r\nabc\r\n0\r\nT: 1\r\n\r\n");
+	/* The kept upstream serves the next request to the same place. */
+	say(fd, "GET /2 HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	stage_read_head(server, got, sizeof(got));
+	assert_memory_equal(got, "GET /2", 6);
+	say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	say(fd, "GET /3 HTTP/1.1\r\nHost: denied.test\r\n\r\n");
+	refused(fd, "HTTP/1.1 403", REASON_RULE_DENY);
+	close(server);
+}
+
+static void
+B013_pipelined_requests_are_answered_in_order(void **state)
+{
+	int fd = stage_connect(WANTED, 3128), server;
+
+	(void)state;
+	say(fd, "GET http://allowed.test/1 HTTP/1.1\r\nHost: allowed.test\r\n"
+	    "\r\nHEAD http://allowed.test/2 HTTP/1.1\r\n"
+	    "Host: allowed.test\r\n\r\n"
+	    "GET http://allowed.test/3 HTTP/1.1\r\nHost: allowed.test\r\n"
+	    "\r\n");
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	for (int i = 1; i <= 3; i++) {
+		char line[8];
+
+		stage_read_head(server, got, sizeof(got));
+		snprintf(line, sizeof(line), " /%d ", i);
+		assert_non_null(strstr(got, line));
+		say(server, "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
+		    "HTTP/1.1 103 Early Hints\r\nLink: b\r\n\r\n");
+		say(server, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n");
+		if (i != 2)
+			say(server, "abc");
+		for (int k = 0; k < 2; k++) {
+			stage_read_head(fd, got, sizeof(got));
+			assert_memory_equal(got, "HTTP/1.1 103", 12);
+		}
+		stage_read_head(fd, got, sizeof(got));
+		assert_memory_equal(got, "HTTP/1.1 200", 12);
+		if (i != 2)
+			hear(fd, "abc");
+	}
+	close(fd);
+	close(server);
+}
+
+static void
+B011_a_chunked_upload_streams(void **state)
+{
+	int fd = stage_connect(WANTED, 80), server;
+
+	(void)state;
+	say(fd, "POST /u HTTP/1.1\r\nHost: allowed.test\r\n"
+	    "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n");
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	stage_read_head(server, got, sizeof(got));
+	assert_non_null(strstr(got, "100-continue"));
+	say(server, "HTTP/1.1 100 Continue\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	for (int i = 0; i < 100; i++) {
+		say(fd, "5\r\nhello\r\n");
+		hear(server, "5\r\nhello\r\n");
+	}
+	say(fd, "0\r\n\r\n");
+	hear(server, "0\r\n\r\n");
+	say(server, "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	assert_memory_equal(got, "HTTP/1.1 201", 12);
+	close(fd);
+	close(server);
+}
+
+static void
+N10_an_early_answer_reaches_a_client_that_uploads(void **state)
+{
+	int fd = stage_connect(WANTED, 80), server;
+	static char block[20000];
+	bool reset;
+
+	(void)state;
+	say(fd, "POST /u HTTP/1.1\r\nHost: allowed.test\r\n"
+	    "Content-Length: 1000000\r\n\r\n");
+	stage_send(fd, block, sizeof(block));
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	stage_read_head(server, got, sizeof(got));
+	say(server, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n");
+	stage_send(fd, block, sizeof(block));
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_memory_equal(got, "HTTP/1.1 413", 12);
+	assert_false(reset);
+	close(fd);
+	close(server);
+}
+
+static void
+N10_a_refusal_reaches_a_client_that_uploads(void **state)
+{
+	static char block[60000];
+	int fd = stage_connect(WANTED, 80);
+
+	(void)state;
+	say(fd, "POST /u HTTP/1.1\r\nHost: denied.test\r\n"
+	    "Content-Length: 1000000\r\n\r\n");
+	stage_send(fd, block, sizeof(block));
+	refused(fd, "HTTP/1.1 403", REASON_RULE_DENY);
+}
+
+static void
+N07_a_body_that_ends_with_the_connection(void **state)
+{
+	int fd = stage_connect(WANTED, 80), server;
+	bool reset;
+
+	(void)state;
+	say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	server = stage_accept(web);
+	stage_read_head(server, got, sizeof(got));
+	say(server, "HTTP/1.0 200 OK\r\n\r\npart one");
+	usleep(20000);
+	say(server, " part two");
+	close(server);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_false(reset);
+	assert_non_null(strstr(got, "part one part two"));
+	assert_non_null(strstr(got, "onnection: close"));
+	close(fd);
+}
+
+static void
+N08_an_upgrade_that_nobody_asked_for_is_an_error(void **state)
+{
+	int fd = stage_connect(WANTED, 80), server;
+	bool reset;
+
+	(void)state;
+	say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	server = stage_accept(web);
+	stage_read_head(server, got, sizeof(got));
+	say(server, "HTTP/1.1 101 Switching\r\nUpgrade: x\r\n"
+	    "Connection: upgrade\r\n\r\n");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_memory_equal(got, "HTTP/1.1 502", 12);
+	close(fd);
+	close(server);
+}
+
+static void
+a_websocket_becomes_a_relay(void **state)
+{
+	int fd = stage_connect(WANTED, 80), server;
+
+	(void)state;
+	say(fd, "GET /ws HTTP/1.1\r\nHost: allowed.test\r\n"
+	    "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+	    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
+	    "dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	stage_read_head(server, got, sizeof(got));
+	assert_non_null(strstr(got, "websocket"));
+	say(server, "HTTP/1.1 101 Switching Protocols\r\n"
+	    "Upgrade: websocket\r\nConnection: Upgrade\r\n\r\nfirst");
+	stage_read_head(fd, got, sizeof(got));
+	assert_memory_equal(got, "HTTP/1.1 101", 12);
+	hear(fd, "first");
+	say(fd, "frame");
+	hear(server, "frame");
+	say(server, "back");
+	hear(fd, "back");
+	close(fd);
+	close(server);
+}
+
+static void
+N11_a_stale_kept_connection_is_tried_once_more(void **state)
+{
+	int fd = stage_connect(WANTED, 80), server;
+
+	(void)state;
+	say(fd, "GET /1 HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	server = stage_accept(web);
+	stage_read_head(server, got, sizeof(got));
+	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	say(fd, "GET /2 HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	stage_read_head(server, got, sizeof(got));
+	close(server);		/* read the head, then closed */
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	stage_read_head(server, got, sizeof(got));
+	assert_memory_equal(got, "GET /2", 6);
+	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx");
+	stage_read_head(fd, got, sizeof(got));
+	hear(fd, "x");
+	say(fd, "POST /3 HTTP/1.1\r\nHost: allowed.test\r\n"
+	    "Content-Length: 1\r\n\r\ny");
+	stage_read_head(server, got, sizeof(got));
+	close(server);
+	bool reset;
+
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_memory_equal(got, "HTTP/1.1 502", 12);
+	close(fd);
+}
+
+static void
+B016_a_target_that_is_not_the_destination_is_refused(void **state)
+{
+	int fd = stage_connect(WANTED, 80);
+
+	(void)state;
+	say(fd, "GET / HTTP/1.1\r\nHost: allowed.test:8080\r\n\r\n");
+	refused(fd, "HTTP/1.1 403", REASON_HOST_MISMATCH);
+	fd = stage_connect(WANTED, 80);
+	say(fd, "GET http://allowed.test/ HTTP/1.1\r\nHost: denied.test\r\n"
+	    "\r\n");
+	refused(fd, "HTTP/1.1 4", REASON_HOST_MISMATCH);
+	fd = stage_connect(WANTED, 3128);
+	say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	refused(fd, "HTTP/1.1 400", REASON_TARGET);
+}
+
+static void
+B037_the_next_address_is_tried_at_once(void **state)
+{
+	int fd, server, lfd;
+
+	(void)state;
+	stage_pin("second.test", "203.0.113.30");	/* refuses */
+	stage_pin("second.test", "203.0.113.31");
+	close(tls);
+	lfd = stage_listen("203.0.113.31", 443);
+	fd = tunnel(lfd, "second.test:443", &server);
+	close(fd);
+	close(server);
+	close(lfd);
+	fd = stage_connect(WANTED, 3128);
+	say(fd, "CONNECT second.test:443 HTTP/1.1\r\n"
+	    "Host: second.test:443\r\n\r\n");
+	bool reset;
+
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_memory_equal(got, "HTTP/1.1 502", 12);
+	close(fd);
+	tls = stage_listen(ORIGIN, 443);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, up, down)
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(W30_bytes_behind_a_connect_head_are_kept),
+		T(B023_the_name_inside_a_tunnel_is_the_one_asked_for),
+		T(B022_plain_http_inside_a_tunnel_is_judged),
+		T(B038_no_proxy_inside_a_tunnel_and_no_other_bytes),
+		T(B019_a_refused_connect_is_told_in_words),
+		T(B025_an_address_literal_needs_the_name_that_it_is_pinned_to),
+		T(B035_a_server_may_speak_first),
+		T(B035_an_opaque_flow_that_shows_another_name_is_cut),
+		T(W20_the_second_request_is_judged_on_its_own),
+		T(B013_pipelined_requests_are_answered_in_order),
+		T(B011_a_chunked_upload_streams),
+		T(N10_an_early_answer_reaches_a_client_that_uploads),
+		T(N10_a_refusal_reaches_a_client_that_uploads),
+		T(N07_a_body_that_ends_with_the_connection),
+		T(N08_an_upgrade_that_nobody_asked_for_is_an_error),
+		T(a_websocket_becomes_a_relay),
+		T(N11_a_stale_kept_connection_is_tried_once_more),
+		T(B016_a_target_that_is_not_the_destination_is_refused),
+		T(B037_the_next_address_is_tried_at_once),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
