@@ -1,1 +1,717 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "dns/front.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "dns/front_tcp.h"
+#include "dns/message.h"
+
+#define READS_PER_WAKE 64u
+#define SOCKETS_MAX 16u
+#define REFUSED_TTL_S 5u
+#define EDE_BLOCKED 15
+#define EDE_PROHIBITED 18
+#define FOLD_SLOTS 256u
+#define FOLD_MS 10000		/* identical refusals are one record */
+
+/* Where a datagram came from and was sent to. */
+struct way {
+	int fd;
+	struct sockaddr_storage peer;
+	socklen_t peer_len;
+	struct addr local;
+	unsigned ifindex;
+	bool has_local;
+};
+
+/* One question that waits for the resolver; of a datagram, of a TCP
+ * connection or of an engine. */
+struct waiting {
+	struct front *front;
+	struct waiting *next, **prev;
+	struct resolve_call *call;
+	struct message_question question;
+	struct endpoint client;
+	struct decision flow;
+	uint32_t cell;
+	enum record_via via;
+	struct way way;			/* UDP */
+	struct front_tcp *tcp;		/* TCP, or NULL when it ended */
+	struct engine *engine;		/* engine's question */
+	uint64_t ask_id;
+};
+
+/* The SEQPACKET of an engine. */
+struct engine {
+	struct front *front;
+	struct engine *next;
+	struct event *readable;
+	int fd;
+};
+
+struct refused {
+	uint64_t key;
+	int64_t since_ms;
+	uint32_t more;
+};
+
+struct front {
+	struct front_settings settings;
+	struct front_parts parts;
+	const struct policy *policy;
+	struct event *sockets[SOCKETS_MAX];
+	struct front_tcp_listener *tcp[SOCKETS_MAX];
+	unsigned n_sockets, n_tcp;
+	struct engine *engines;
+	struct waiting *waiting;
+	unsigned n_waiting;
+	struct refused refused[FOLD_SLOTS];
+	uint8_t reply[MESSAGE_MAX_BYTES];
+};
+
+static int64_t
+clock_ms(clockid_t which)
+{
+	struct timespec ts;
+
+	clock_gettime(which, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static struct decide_at
+at(const struct front *f, uint32_t cell)
+{
+	return (struct decide_at){ .policy = f->policy, .cell = cell,
+	    .now_s = clock_ms(CLOCK_REALTIME) / 1000 };
+}
+
+/* ---- answering ---- */
+
+static void
+send_udp(struct front *f, const struct way *way, size_t len)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(struct in6_pktinfo))];
+	} control;
+	struct iovec iov = { .iov_base = f->reply, .iov_len = len };
+	struct msghdr m = { .msg_name = (void *)(uintptr_t)&way->peer,
+	    .msg_namelen = way->peer_len, .msg_iov = &iov, .msg_iovlen = 1 };
+	struct in_pktinfo v4 = { 0 };
+	struct in6_pktinfo v6 = { 0 };
+	bool is_v6 = way->peer.ss_family == AF_INET6;
+	struct cmsghdr *c;
+
+	if (way->has_local) {
+		memset(&control, 0, sizeof(control));
+		m.msg_control = &control;
+		m.msg_controllen = is_v6 ? CMSG_SPACE(sizeof(v6)) :
+		    CMSG_SPACE(sizeof(v4));
+		c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = is_v6 ? IPPROTO_IPV6 : IPPROTO_IP;
+		c->cmsg_type = is_v6 ? IPV6_PKTINFO : IP_PKTINFO;
+		c->cmsg_len = is_v6 ? CMSG_LEN(sizeof(v6)) :
+		    CMSG_LEN(sizeof(v4));
+		memcpy(&v4.ipi_spec_dst, way->local.b + 12, 4);
+		memcpy(&v6.ipi6_addr, way->local.b, 16);
+		memcpy(CMSG_DATA(c), is_v6 ? (void *)&v6 : (void *)&v4,
+		    is_v6 ? sizeof(v6) : sizeof(v4));
+	}
+	/* a lost datagram is asked for again by its client */
+	if (sendmsg(way->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return;
+}
+
+static void
+send_answer(struct waiting *w, const struct message_answer *a)
+{
+	struct front *f = w->front;
+	size_t max = w->via == VIA_DNS_UDP ? w->question.udp_bytes :
+	    MESSAGE_MAX_BYTES;
+	size_t n = message_reply(&w->question, a, f->reply, max);
+
+	if (n == 0)
+		return;
+	if (w->via == VIA_DNS_UDP)
+		send_udp(f, &w->way, n);
+	else if (w->tcp != NULL)
+		front_tcp_answer(w->tcp, span_of(f->reply, n));
+}
+
+static struct message_answer
+negative(enum message_rcode rcode, uint32_t ttl_s)
+{
+	return (struct message_answer){ .rcode = rcode, .ttl_s = ttl_s,
+	    .negative_soa = true, .ede = -1 };
+}
+
+/* ---- records ---- */
+
+/* The first of identical refusals is a record at once; those of the next
+ * 10 s are counted into the one that follows.  0: leave it out. */
+static uint32_t
+fold(struct front *f, uint32_t cell, enum reason why, const struct host *h)
+{
+	int64_t now = clock_ms(CLOCK_MONOTONIC);
+	uint64_t key = 14695981039346656037ull ^ cell ^ (uint64_t)why << 32;
+	struct refused *r;
+	uint32_t count;
+
+	for (size_t i = 0; i < h->len; i++)
+		key = (key ^ (uint8_t)h->name[i]) * 1099511628211ull;
+	r = &f->refused[key % FOLD_SLOTS];
+	if (r->key == key && now - r->since_ms < FOLD_MS) {
+		r->more++;
+		return 0;
+	}
+	count = r->key == key ? r->more + 1 : 1;
+	*r = (struct refused){ .key = key, .since_ms = now };
+	return count;
+}
+
+static void
+record_refused(const struct waiting *w, const struct decision *d)
+{
+	struct front *f = w->front;
+	uint32_t count = fold(f, w->cell, d->reason, &w->question.name);
+	struct record r;
+
+	count_denied(f->parts.counts, d->reason);
+	if (count == 0)
+		return;
+	record_init(&r, RECORD_DNS);
+	record_stamp(&r);
+	r.verdict = r.would = VERDICT_DENY;
+	r.reason = (uint16_t)d->reason;
+	r.via = (uint8_t)w->via;
+	r.name_from = NAME_FROM_QUESTION;
+	r.qtype = w->question.type;
+	r.client = w->client;
+	r.count = count > 1 ? count : 0;
+	record_set(&r, TEXT_NAME, span_of(w->question.name.name,
+	    w->question.name.len));
+	record_policy(&r, f->policy, w->cell, d->rule);
+	emit_note(f->parts.emit, &r);
+}
+
+/* ---- the end of a question ---- */
+
+static void
+answer_engine(const struct waiting *w, enum reason why,
+    const struct cache_answer *got)
+{
+	struct ask_answer a = { .id = w->ask_id, .reason = (uint32_t)why };
+
+	if (w->engine == NULL)
+		return;
+	if (why == REASON_NONE) {
+		a.n_addrs = got->n_addrs;
+		a.ttl_s = got->ttl_s;
+		memcpy(a.addrs, got->addrs, sizeof(a.addrs));
+	}
+	/* a full socket: the engine's question times out, which refuses */
+	if (send(w->engine->fd, &a, sizeof(a), MSG_DONTWAIT | MSG_NOSIGNAL)
+	    < 0)
+		return;
+}
+
+/* Leave out what this cell may not dial: an allowed name must not point at
+ * the metadata service (rebinding).  Returns why when nothing is left. */
+static enum reason
+keep_allowed(const struct waiting *w, struct cache_answer *a)
+{
+	struct decide_at where = at(w->front, w->cell);
+	enum reason why = REASON_DNS_SPECIAL_USE;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < a->n_addrs; i++) {
+		struct endpoint to = { .addr = a->addrs[i] };
+		struct decision d = decide_addr(&where, &w->flow, &to);
+
+		if (d.verdict == VERDICT_ALLOW)
+			a->addrs[n++] = a->addrs[i];
+	}
+	if (n > 0 || a->n_addrs == 0)
+		why = REASON_NONE;
+	a->n_addrs = n;
+	return why;
+}
+
+static void
+answer_addresses(struct waiting *w, const struct cache_answer *got)
+{
+	struct addr of_type[PIN_ADDRS_MAX];
+	struct message_answer a = { .rcode = RCODE_NOERROR,
+	    .ttl_s = got->ttl_s, .addrs = of_type, .ede = -1 };
+
+	for (uint32_t i = 0; i < got->n_addrs; i++)
+		if (addr_is_v4(&got->addrs[i]) == (w->question.type ==
+		    TYPE_A))
+			of_type[a.n_addrs++] = got->addrs[i];
+	a.negative_soa = a.n_addrs == 0;
+	send_answer(w, &a);
+}
+
+static void
+answer_failure(struct waiting *w, enum reason why, uint32_t ttl_s)
+{
+	struct message_answer a = negative(RCODE_SERVFAIL, ttl_s);
+
+	if (why == REASON_DNS_NXDOMAIN)
+		a.rcode = RCODE_NXDOMAIN;
+	else if (why == REASON_DNS_NODATA || why == REASON_DNS_SPECIAL_USE)
+		a.rcode = RCODE_NOERROR;
+	if (why == REASON_DNS_SPECIAL_USE) {
+		a.ede = EDE_BLOCKED;
+		a.ede_text = reason_word(why);
+	}
+	a.negative_soa = a.rcode != RCODE_SERVFAIL;
+	send_answer(w, &a);
+}
+
+/* Judge what came, pin it, and only then answer. */
+static void
+settle(struct waiting *w, const struct cache_answer *got)
+{
+	struct front *f = w->front;
+	struct cache_answer a = *got;
+	enum reason why = a.reason;
+	int64_t now = clock_ms(CLOCK_MONOTONIC);
+
+	if (why == REASON_NONE) {
+		why = keep_allowed(w, &a);
+		if (why != REASON_NONE)
+			record_refused(w, &(struct decision){
+			    .reason = why, .rule = w->flow.rule });
+		else if (!pin_add(f->parts.pins, &w->question.name, a.addrs,
+		    a.n_addrs, now + (int64_t)a.ttl_s * 1000 + PIN_GRACE_MS,
+		    now))
+			why = REASON_DNS_SERVFAIL;
+	}
+	if (w->engine != NULL)
+		answer_engine(w, why, &a);
+	else if (why == REASON_NONE)
+		answer_addresses(w, &a);
+	else
+		answer_failure(w, why, a.ttl_s);
+	emit_flush(f->parts.emit);
+}
+
+static void
+waiting_free(struct waiting *w)
+{
+	*w->prev = w->next;
+	if (w->next != NULL)
+		w->next->prev = w->prev;
+	w->front->n_waiting--;
+	if (w->tcp != NULL)
+		front_tcp_release(w->tcp);
+	free(w);
+}
+
+static void
+on_resolved(void *arg, const struct cache_answer *answer)
+{
+	struct waiting *w = arg;
+
+	settle(w, answer);
+	waiting_free(w);
+}
+
+/* ---- judging ---- */
+
+static const char *
+interface_of(const struct way *way, char name[static IF_NAMESIZE])
+{
+	struct ifreq rq = { .ifr_ifindex = (int)way->ifindex };
+
+	name[0] = '\0';
+	if (way->ifindex != 0 && ioctl(way->fd, SIOCGIFNAME, &rq) == 0)
+		memcpy(name, rq.ifr_name, IF_NAMESIZE);
+	return name;
+}
+
+static enum reason
+find_cell(struct waiting *w)
+{
+	char interface[IF_NAMESIZE];
+	struct cell_key key = { .listener = w->front->parts.listener,
+	    .client = w->client.addr };
+	enum reason why;
+
+	if (w->front->policy == NULL)
+		return REASON_POLICY_UNAVAILABLE;
+	key.interface = interface_of(&w->way, interface);
+	w->cell = policy_cell_find(w->front->policy, &key, &why);
+	return w->cell == CELL_NONE ? why : REASON_NONE;
+}
+
+static void
+refuse(struct waiting *w, const struct decision *d)
+{
+	struct decide_at where = at(w->front, w->cell);
+	struct message_answer a = negative(RCODE_NXDOMAIN, REFUSED_TTL_S);
+
+	record_refused(w, d);
+	a.ede = d->reason == REASON_RULE_DENY ? EDE_PROHIBITED : EDE_BLOCKED;
+	a.ede_text = reason_word(d->reason);
+	if (w->cell == CELL_NONE || w->front->policy == NULL)
+		a.rcode = RCODE_REFUSED;
+	else if (w->question.name.len == 0 ||
+	    decide_is_ancestor(&where, &w->question.name))
+		a.rcode = RCODE_NOERROR;	/* see decide_is_ancestor */
+	send_answer(w, &a);
+}
+
+/* What is answered without the policy: forms that are not served. */
+static bool
+answer_form(struct waiting *w)
+{
+	const struct message_question *q = &w->question;
+	struct message_answer a = { .ede = -1 };
+
+	if (q->edns && q->edns_version != 0)
+		a.rcode = RCODE_BADVERS;
+	else if (q->opcode != 0)
+		a.rcode = RCODE_NOTIMP;
+	else if (q->class != 1)
+		a.rcode = RCODE_REFUSED;
+	else
+		return false;
+	send_answer(w, &a);
+	return true;
+}
+
+/* What an allowed name is told without asking anybody. */
+static bool
+answer_type(struct waiting *w)
+{
+	struct message_answer a = negative(RCODE_NOERROR, REFUSED_TTL_S);
+	uint16_t type = w->question.type;
+
+	if (type == TYPE_A || (type == TYPE_AAAA &&
+	    !w->front->settings.ipv6_drop))
+		return false;
+	if (type != TYPE_AAAA) {
+		a.rcode = RCODE_NOTIMP;
+		a.negative_soa = false;
+	}
+	send_answer(w, &a);
+	return true;
+}
+
+/* The waiting question goes on its own: copy it to the heap and ask. */
+static void
+ask_upstream(const struct waiting *on_stack)
+{
+	struct front *f = on_stack->front;
+	static const struct cache_answer full = {
+	    .reason = REASON_DNS_SERVFAIL, .ttl_s = 1 };
+	struct waiting *w = NULL;
+
+	if (f->n_waiting < f->settings.pending_max)
+		w = malloc(sizeof(*w));
+	if (w == NULL) {
+		struct waiting no = *on_stack;
+
+		settle(&no, &full);
+		return;
+	}
+	*w = *on_stack;
+	w->next = f->waiting;
+	if (w->next != NULL)
+		w->next->prev = &w->next;
+	w->prev = &f->waiting;
+	f->waiting = w;
+	f->n_waiting++;
+	if (w->tcp != NULL)
+		front_tcp_hold(w->tcp);
+	count_add(f->parts.counts, COUNT_DNS_UPSTREAM, 1);
+	w->call = resolve_start(f->parts.resolve, &w->question.name,
+	    on_resolved, w);
+	if (w->call == NULL) {
+		settle(w, &full);
+		waiting_free(w);
+	}
+}
+
+/* Policy before lookup; a question that cannot be recorded is not asked. */
+static void
+judge(struct waiting *w)
+{
+	struct front *f = w->front;
+	struct decide_at where = at(f, w->cell);
+	struct cache_answer got;
+
+	if (!decide_question(&where, &w->question.name, &w->flow)) {
+		if (w->engine != NULL)
+			answer_engine(w, w->flow.reason, NULL);
+		else
+			refuse(w, &w->flow);
+		return;
+	}
+	if (w->engine == NULL && answer_type(w))
+		return;
+	if (!emit_ready(f->parts.emit)) {
+		got = (struct cache_answer){
+		    .reason = REASON_LEDGER_UNAVAILABLE, .ttl_s = 1 };
+		count_denied(f->parts.counts, got.reason);
+		settle(w, &got);
+		return;
+	}
+	if (resolve_cached(f->parts.resolve, &w->question.name, &got)) {
+		count_add(f->parts.counts, COUNT_DNS_CACHE_HITS, 1);
+		settle(w, &got);
+		return;
+	}
+	ask_upstream(w);
+}
+
+/* One message of a workload. */
+static void
+question(struct front *f, struct waiting *w, struct span msg)
+{
+	struct decision d = { .rule = RULE_NONE };
+	bool id_known;
+	size_t n;
+
+	count_add(f->parts.counts, COUNT_DNS_QUESTIONS, 1);
+	if (message_query(msg, &w->question, &id_known) != PARSE_DONE) {
+		count_denied(f->parts.counts, REASON_DNS_MALFORMED);
+		n = id_known ? message_formerr(msg, f->reply,
+		    sizeof(f->reply)) : 0;
+		if (n > 0 && w->via == VIA_DNS_UDP)
+			send_udp(f, &w->way, n);
+		else if (n > 0)
+			front_tcp_answer(w->tcp, span_of(f->reply, n));
+		return;
+	}
+	w->cell = CELL_NONE;
+	d.reason = find_cell(w);
+	if (d.reason != REASON_NONE)
+		refuse(w, &d);
+	else if (!answer_form(w))
+		judge(w);
+	emit_flush(f->parts.emit);
+}
+
+/* ---- transports ---- */
+
+static void
+read_local(struct msghdr *m, struct way *way)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL;
+	    c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level == IPPROTO_IP &&
+		    c->cmsg_type == IP_PKTINFO) {
+			struct in_pktinfo v4;
+			uint8_t b[4];
+
+			memcpy(&v4, CMSG_DATA(c), sizeof(v4));
+			memcpy(b, &v4.ipi_addr, 4);
+			way->local = addr_from_v4(b);
+			way->ifindex = (unsigned)v4.ipi_ifindex;
+			way->has_local = true;
+		} else if (c->cmsg_level == IPPROTO_IPV6 &&
+		    c->cmsg_type == IPV6_PKTINFO) {
+			struct in6_pktinfo v6;
+
+			memcpy(&v6, CMSG_DATA(c), sizeof(v6));
+			way->local = addr_from_v6(v6.ipi6_addr.s6_addr);
+			way->ifindex = v6.ipi6_ifindex;
+			way->has_local = true;
+		}
+	}
+}
+
+static void
+on_datagram(evutil_socket_t fd, short what, void *arg)
+{
+	static uint8_t buf[4096];	/* no sound query is longer */
+	struct front *f = arg;
+	union {
+		struct cmsghdr align;
+		char room[512];
+	} control;
+
+	(void)what;
+	for (unsigned i = 0; i < READS_PER_WAKE; i++) {
+		struct waiting w = { .front = f, .via = VIA_DNS_UDP,
+		    .way.fd = fd };
+		struct iovec iov = { .iov_base = buf,
+		    .iov_len = sizeof(buf) };
+		struct msghdr m = { .msg_name = &w.way.peer,
+		    .msg_namelen = sizeof(w.way.peer), .msg_iov = &iov,
+		    .msg_iovlen = 1, .msg_control = &control,
+		    .msg_controllen = sizeof(control) };
+		ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT);
+
+		if (n < 0)
+			return;
+		w.way.peer_len = m.msg_namelen;
+		read_local(&m, &w.way);
+		if (endpoint_from_sockaddr(&w.client, &w.way.peer))
+			question(f, &w, span_of(buf, (size_t)n));
+	}
+}
+
+static void
+on_tcp_message(void *arg, struct front_tcp *conn, int fd,
+    const struct endpoint *client, struct span msg)
+{
+	struct front *f = arg;
+	struct waiting w = { .front = f, .via = VIA_DNS_TCP,
+	    .client = *client, .tcp = conn, .way.fd = fd,
+	    .way.ifindex = front_tcp_ifindex(conn) };
+
+	question(f, &w, msg);
+}
+
+static void
+engine_free(struct engine *e)
+{
+	for (struct waiting *w = e->front->waiting; w != NULL; w = w->next)
+		if (w->engine == e)
+			w->engine = NULL;
+	for (struct engine **p = &e->front->engines; *p != NULL;
+	    p = &(*p)->next)
+		if (*p == e) {
+			*p = e->next;
+			break;
+		}
+	if (e->readable != NULL)
+		event_free(e->readable);
+	close(e->fd);
+	free(e);
+}
+
+static void
+on_engine(evutil_socket_t fd, short what, void *arg)
+{
+	struct engine *e = arg;
+	struct ask_question q;
+
+	(void)what;
+	for (unsigned i = 0; i < READS_PER_WAKE; i++) {
+		struct waiting w = { .front = e->front, .engine = e };
+		ssize_t n = recv(fd, &q, sizeof(q), MSG_DONTWAIT);
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			break;
+		if (n <= 0) {
+			engine_free(e);
+			return;
+		}
+		/* an engine reads hostile bytes: take no name on trust */
+		if (n != (ssize_t)sizeof(q) || e->front->policy == NULL ||
+		    q.cell >= policy_cells(e->front->policy) ||
+		    q.name.len > HOST_MAX_BYTES ||
+		    host_parse(&w.question.name, span_of(q.name.name,
+		    q.name.len)) != REASON_NONE)
+			continue;
+		w.ask_id = q.id;
+		w.cell = q.cell;
+		w.via = VIA_NONE;
+		judge(&w);
+	}
+	emit_flush(e->front->parts.emit);
+}
+
+int
+front_add_engine(struct front *f, int fd)
+{
+	struct engine *e = calloc(1, sizeof(*e));
+
+	if (e == NULL)
+		return -ENOMEM;
+	e->front = f;
+	e->fd = fd;
+	e->next = f->engines;
+	f->engines = e;
+	e->readable = event_new(f->parts.base, fd, EV_READ | EV_PERSIST,
+	    on_engine, e);
+	if (e->readable == NULL || event_add(e->readable, NULL) < 0) {
+		engine_free(e);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+int
+front_add_udp(struct front *f, int fd)
+{
+	struct event *ev;
+
+	if (f->n_sockets == SOCKETS_MAX)
+		return -ENOSPC;
+	ev = event_new(f->parts.base, fd, EV_READ | EV_PERSIST, on_datagram,
+	    f);
+	if (ev == NULL || event_add(ev, NULL) < 0)
+		return -ENOMEM;
+	f->sockets[f->n_sockets++] = ev;
+	return 0;
+}
+
+int
+front_add_tcp(struct front *f, int fd)
+{
+	struct front_tcp_settings s = { .base = f->parts.base,
+	    .max = f->settings.tcp_max, .idle_ms = f->settings.tcp_idle_ms,
+	    .message = on_tcp_message, .arg = f };
+
+	if (f->n_tcp == SOCKETS_MAX)
+		return -ENOSPC;
+	f->tcp[f->n_tcp] = front_tcp_listen(&s, fd);
+	return f->tcp[f->n_tcp] != NULL ? (f->n_tcp++, 0) : -ENOMEM;
+}
+
+int
+front_new(struct front **out, const struct front_settings *s,
+    const struct front_parts *parts)
+{
+	struct front *f = calloc(1, sizeof(*f));
+
+	if (f == NULL)
+		return -ENOMEM;
+	f->settings = *s;
+	f->parts = *parts;
+	*out = f;
+	return 0;
+}
+
+void
+front_free(struct front *f)
+{
+	if (f == NULL)
+		return;
+	while (f->waiting != NULL) {
+		resolve_cancel(f->waiting->call);
+		waiting_free(f->waiting);
+	}
+	while (f->engines != NULL)
+		engine_free(f->engines);
+	for (unsigned i = 0; i < f->n_tcp; i++)
+		front_tcp_close(f->tcp[i]);
+	for (unsigned i = 0; i < f->n_sockets; i++) {
+		close(event_get_fd(f->sockets[i]));
+		event_free(f->sockets[i]);
+	}
+	free(f);
+}
+
+void
+front_set_policy(struct front *f, const struct policy *p)
+{
+	/* open questions were judged by a cell number of the old image */
+	while (f->waiting != NULL) {
+		resolve_cancel(f->waiting->call);
+		waiting_free(f->waiting);
+	}
+	f->policy = p;
+}

@@ -29,9 +29,14 @@ struct resolve_call;
 MUST_USE int resolve_new(struct resolve **out, struct event_base *base,
     const struct resolve_settings *s, struct cache *cache);
 void resolve_free(struct resolve *r);
-/* New servers after a reload; open questions go on with the old ones. */
+/* Other servers after a reload: open questions fail with DNS_SERVFAIL and
+ * the cache is emptied.  Nothing happens when they are the same. */
 MUST_USE int resolve_reconfigure(struct resolve *r,
     const struct resolve_settings *s);
+
+/* What is known without asking; false when it must be asked for. */
+MUST_USE bool resolve_cached(struct resolve *r, const struct host *name,
+    struct cache_answer *out);
 
 /*
  * Both families (those enabled) merged: A first.  done is called once and
