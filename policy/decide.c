@@ -100,8 +100,10 @@ covers_port(const struct ask *q, uint32_t rule, uint16_t port)
 	const struct image_ports *p = image_ports(q->image, r);
 	uint32_t i;
 
+	/* Port 0 asks for all of them. */
 	for (i = 0; i < r->ports.len; i++)
-		if (port >= p[i].lo && port <= p[i].hi)
+		if (port == 0 ? p[i].lo <= 1 && p[i].hi == 65535 :
+		    port >= p[i].lo && port <= p[i].hi)
 			return true;
 	return false;
 }
@@ -332,7 +334,7 @@ on_written(void *arg, uint32_t rule)
 	struct written *w = arg;
 
 	w->found = in_date(w->ask, rule) && allows(w->ask, rule) &&
-	    covers_port(w->ask, rule, w->port) &&
+	    (w->port == 0 || covers_port(w->ask, rule, w->port)) &&
 	    written_for(w->ask, rule, w->class);
 	return !w->found;
 }
@@ -641,21 +643,24 @@ struct open_port {
 	uint32_t allow;		/* a rule that allows */
 	uint32_t deny;		/* the first that denies */
 	uint32_t report;
+	bool allow_private;	/* on one of the open ports */
 };
 
-static bool
+static void
 port_try(struct open_port *o, uint32_t port)
 {
 	struct first f;
 
 	if (port > 65535)
-		return false;
+		return;
 	f = first_name(o->ask, o->name, (uint16_t)port, false);
 	if (f.rule == RULE_NONE || !allows(o->ask, f.rule))
-		return false;
-	o->allow = f.rule;
-	o->report = f.report < f.rule ? f.report : RULE_NONE;
-	return true;
+		return;
+	o->allow_private |= flag(o->ask, f.rule, IMAGE_RULE_ALLOW_PRIVATE);
+	if (f.rule < o->allow) {
+		o->allow = f.rule;
+		o->report = f.report < f.rule ? f.report : RULE_NONE;
+	}
 }
 
 static bool
@@ -673,8 +678,8 @@ on_question(void *arg, uint32_t rule, enum names_kind kind)
 	if (!allows(q, rule))
 		lower(&o->deny, rule);
 	for (i = 0; i < r->ports.len; i++)
-		if (port_try(o, allows(q, rule) ? p[i].lo : p[i].hi + 1u))
-			return false;
+		port_try(o, allows(q, rule) ?
+		    (p[i].lo > 0 ? p[i].lo : 1u) : p[i].hi + 1u);
 	return true;
 }
 
@@ -688,6 +693,7 @@ question(const struct ask *q, const struct host *name, struct decision *why)
 	    &o);
 	if (o.allow != RULE_NONE) {
 		*why = by_rule(q, o.allow);
+		why->allow_private = o.allow_private;
 		mark_report(why, o.report);
 	} else if (o.deny != RULE_NONE) {
 		*why = deny(REASON_RULE_DENY, o.deny);

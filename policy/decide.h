@@ -51,6 +51,9 @@ MUST_USE struct decision decide_name(const struct decide_at *at,
  * cidr deny, wherever it stands, the special-use classes, private addresses
  * without permission and our own listeners refuse.  Returns the flow's
  * decision, or a denial.
+ *
+ * Port 0 stands for any port, as in an answer to a question: only what is
+ * closed on every port refuses, and each dial is judged again.
  */
 MUST_USE struct decision decide_addr(const struct decide_at *at,
     const struct decision *flow, const struct endpoint *to);
@@ -59,7 +62,9 @@ MUST_USE struct decision decide_addr(const struct decide_at *at,
  * A nameless flow to `to` (no SNI, address literal, opaque protocol): rules
  * in order.  `names` are the live names pinned on that address; a hostname
  * allow matches only when there is one and all of them are allowed on this
- * port.  Includes the judgement of decide_addr.
+ * port.  Includes the judgement of decide_addr.  original_only is true when
+ * an address rule allowed it.  Give no names when names must not open it
+ * (no_sni: deny).
  */
 MUST_USE struct decision decide_nameless(const struct decide_at *at,
     const struct endpoint *to, const struct host *const *names,
@@ -69,7 +74,9 @@ MUST_USE struct decision decide_nameless(const struct decide_at *at,
  * A new TCP connection before any byte was read: does a protocol: tcp rule
  * (or a cidr rule on a port where the server speaks first) cover this
  * destination, so that it is to be dialled without waiting?  True with the
- * decision filled in.  False: read the client's first bytes.
+ * decision filled in, which may be a denial: on a port that only such rules
+ * open the client may wait for the server for ever, so it is refused at
+ * once.  False: read the client's first bytes.
  */
 MUST_USE bool decide_opaque(const struct decide_at *at,
     const struct endpoint *to, const struct host *const *names,

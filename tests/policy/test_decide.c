@@ -502,6 +502,56 @@ a_question_is_asked_only_when_some_port_is_open(void **state)
 }
 
 static void
+port_0_asks_whether_any_port_is_open_at_an_address(void **state)
+{
+	static const struct { const char *addr; enum verdict verdict; } t[] = {
+		{ "10.20.0.1", VERDICT_ALLOW }, { "10.21.0.1", VERDICT_DENY },
+		{ "9.9.0.1", VERDICT_DENY }, { "9.8.0.1", VERDICT_ALLOW },
+		{ "169.254.169.254", VERDICT_DENY },
+		{ "127.0.0.1", VERDICT_DENY } };
+	const struct host h = one_host("a.example");
+	struct decision flow, d;
+	struct endpoint to;
+	struct decide_at at;
+	struct one o;
+	size_t i;
+
+	(void)state;
+	one_rules(&o, "    - {verdict: allow, hostname: a.example, "
+	    "ports: any}\n"
+	    "    - {verdict: allow, cidr: 10.20.0.0/16, ports: [5432]}\n"
+	    "    - {verdict: deny, cidr: 9.9.0.0/16}\n"
+	    "    - {verdict: deny, cidr: 9.8.0.0/16, ports: [22]}\n");
+	at = one_at(&o);
+	assert_true(decide_question(&at, &h, &flow));
+	for (i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		to = one_endpoint(t[i].addr, 0);
+		d = decide_addr(&at, &flow, &to);
+		assert_int_equal(d.verdict, t[i].verdict);
+	}
+	one_done(&o);
+}
+
+static void
+a_question_knows_the_private_rule_among_several(void **state)
+{
+	const struct host h = one_host("a.example");
+	struct decision flow;
+	struct decide_at at;
+	struct one o;
+
+	(void)state;
+	one_rules(&o, "    - {verdict: allow, hostname: a.example}\n"
+	    "    - {verdict: allow, hostname: a.example, ports: [8443], "
+	    "allow_private: true}\n");
+	at = one_at(&o);
+	assert_true(decide_question(&at, &h, &flow));
+	assert_true(flow.allow_private);
+	assert_int_equal(flow.rule, 0);
+	one_done(&o);
+}
+
+static void
 ancestors_of_allowed_names_exist(void **state)
 {
 	struct decide_at at;
@@ -596,6 +646,10 @@ main(void)
 		cmocka_unit_test(a_reporting_rule_is_told_and_not_obeyed),
 		cmocka_unit_test(
 		    a_question_is_asked_only_when_some_port_is_open),
+		cmocka_unit_test(
+		    port_0_asks_whether_any_port_is_open_at_an_address),
+		cmocka_unit_test(
+		    a_question_knows_the_private_rule_among_several),
 		cmocka_unit_test(ancestors_of_allowed_names_exist),
 		cmocka_unit_test(lab_and_nat64_move_classes),
 		cmocka_unit_test(the_nearest_rule_is_named),
