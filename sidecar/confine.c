@@ -25,6 +25,7 @@ struct ruleset {
 	uint64_t scoped;
 };
 
+static int drop_bounding(uint64_t keep);
 static int drop_capabilities(uint64_t keep);
 static int become(uid_t uid);
 static int set_limits(enum role_kind k, unsigned nofile);
@@ -60,6 +61,9 @@ confine_privileges(enum role_kind k, uid_t uid, unsigned nofile)
 		return -errno;
 	/* Limits first: raising one may need what is about to go. */
 	rc = set_limits(k, nofile);
+	/* The change of uid takes SETPCAP away: the bounding set before. */
+	if (rc == 0)
+		rc = drop_bounding(0);
 	if (rc == 0 && uid != SETTINGS_UID_KEEP && confine_can_setuid())
 		rc = become(uid);
 	if (rc == 0)
@@ -99,7 +103,23 @@ confine_parent(void)
 	return rc == 0 ? seccomp_apply(ROLE_PARENT) : rc;
 }
 
-/* Bounding set first (it needs SETPCAP), then the sets themselves. */
+/* Needs SETPCAP; without it nothing can be dropped, and no_new_privs keeps
+ * an exec from gaining any. */
+static int
+drop_bounding(uint64_t keep)
+{
+	uint64_t have = 0;
+	int rc = get_capabilities(&have);
+
+	for (int c = 0; rc == 0 && c < 64; c++)
+		if ((keep >> c & 1) == 0 &&
+		    prctl(PR_CAPBSET_READ, c, 0, 0, 0) == 1 &&
+		    prctl(PR_CAPBSET_DROP, c, 0, 0, 0) != 0 &&
+		    (have >> CAP_SETPCAP & 1) != 0)
+			rc = -errno;
+	return rc;
+}
+
 static int
 drop_capabilities(uint64_t keep)
 {
@@ -108,14 +128,10 @@ drop_capabilities(uint64_t keep)
 	uint64_t have = 0;
 	int rc = get_capabilities(&have);
 
+	if (rc == 0)
+		rc = drop_bounding(keep);
 	if (rc != 0)
 		return rc;
-	for (int c = 0; c < 64; c++)
-		if ((keep >> c & 1) == 0 &&
-		    prctl(PR_CAPBSET_READ, c, 0, 0, 0) == 1 &&
-		    prctl(PR_CAPBSET_DROP, c, 0, 0, 0) != 0 &&
-		    (have >> CAP_SETPCAP & 1) != 0)
-			return -errno;
 	keep &= have;
 	d[0].effective = d[0].permitted = d[0].inheritable = (uint32_t)keep;
 	d[1].effective = d[1].permitted = d[1].inheritable =

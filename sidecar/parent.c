@@ -290,6 +290,7 @@ parent_advance(struct parent *p)
 }
 
 static int check_rules(struct parent *p);
+static int check_uid(const struct parent *p);
 
 static int
 start_engines(struct parent *p)
@@ -317,7 +318,9 @@ start_phase(struct parent *p)
 
 	switch (p->phase) {
 	case PHASE_RECORDER:
-		rc = check_rules(p);
+		rc = check_uid(p);
+		if (rc == 0)
+			rc = check_rules(p);
 		if (rc == 0)
 			rc = shared_make(p);
 		return rc == 0 ? child_start(&p->children[CHILD_RECORDER]) :
@@ -343,6 +346,23 @@ start_phase(struct parent *p)
 		break;
 	}
 	return 0;
+}
+
+/* The rules of mode shared exempt two uids: other ones would be sent back to
+ * our own listeners. */
+static int
+check_uid(const struct parent *p)
+{
+	uid_t uid = getuid();
+
+	if (p->settings.mode != MODE_SHARED || p->o.rules_external ||
+	    confine_can_setuid() || (p->settings.uid_engine == uid &&
+	    p->settings.uid_resolver == uid))
+		return 0;
+	log_line(LOG_ERROR_, "cannot become another uid, and uid %u is not "
+	    "that of users.engine and users.resolver: start with SETUID and "
+	    "SETGID, or say users: %u", (unsigned)uid, (unsigned)uid);
+	return -EPERM;
 }
 
 /*

@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon as it is started, in a network namespace of its own: what each
+ * role has left, what happens when one dies, reloads, ends.
+ */
+#include "sidecar/parent.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WAIT_MS 8000
+#define CONFIG "version: 1\nmode: shared\nengines: 2\n" \
+	"cells: [{id: a, policy: [policy.yaml]}]\n"
+#define POLICY "version: 1\nnetwork:\n  resolvers: [127.0.0.99]\n" \
+	"  rule:\n    - {verdict: allow, hostname: a.example.com}\n"
+
+static char program[4096];
+static char dir[] = "/tmp/penstock-test-XXXXXX";
+static pid_t daemon_pid;
+static int notify_fd = -1;
+
+static void
+path_of(char out[static 128], const char *name)
+{
+	snprintf(out, 128, "%s/%s", dir, name);
+}
+
+static void
+put(const char *name, const char *text)
+{
+	char path[128];
+	FILE *f;
+
+	path_of(path, name);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(text, f);
+	assert_int_equal(fclose(f), 0);
+	assert_int_equal(chmod(path, 0644), 0);
+}
+
+static char *
+get(const char *path)
+{
+	static char text[1 << 20];
+	FILE *f = fopen(path, "r");
+	size_t n = 0;
+
+	if (f != NULL) {
+		n = fread(text, 1, sizeof(text) - 1, f);
+		fclose(f);
+	}
+	text[n] = '\0';
+	return text;
+}
+
+static bool
+logged(const char *words)
+{
+	char path[128];
+
+	path_of(path, "err");
+	return strstr(get(path), words) != NULL;
+}
+
+static void
+pause_ms(long ms)
+{
+	struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+
+	nanosleep(&t, NULL);
+}
+
+static void
+expect_log(const char *words)
+{
+	char path[128];
+
+	for (int i = 0; i < WAIT_MS / 20; i++) {
+		if (logged(words))
+			return;
+		pause_ms(20);
+	}
+	path_of(path, "err");
+	fail_msg("no \"%s\" in: %s", words, get(path));
+}
+
+/* A network of our own, with its loopback up. */
+static void
+own_network(void)
+{
+	struct ifreq r = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	int fd;
+
+	if (unshare(CLONE_NEWNET) != 0)
+		_exit(99);
+	fd = socket(AF_INET, SOCK_DGRAM, 0);
+	if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &r) != 0)
+		_exit(99);
+	close(fd);
+}
+
+static void
+redirect(const char *name, int to)
+{
+	char path[128];
+	int fd;
+
+	path_of(path, name);
+	fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0644);
+	if (fd < 0 || dup2(fd, to) < 0)
+		_exit(99);
+	close(fd);
+}
+
+static pid_t
+start(const char *const *extra, uid_t uid)
+{
+	char config[128];
+	const char *argv[8] = { "penstock", "serve", "-c", config };
+	pid_t p;
+
+	path_of(config, "penstock.yaml");
+	for (int i = 0; extra != NULL && extra[i] != NULL; i++)
+		argv[4 + i] = extra[i];
+	p = fork();
+	assert_true(p >= 0);
+	if (p != 0)
+		return p;
+	own_network();
+	redirect("out", STDOUT_FILENO);
+	redirect("err", STDERR_FILENO);
+	if (uid != 0 && (setresgid(uid, uid, uid) != 0 ||
+	    setresuid(uid, uid, uid) != 0))
+		_exit(99);
+	execv(program, (char *const *)(uintptr_t)argv);
+	_exit(99);
+}
+
+static const char *const external[] = { "--rules", "external", NULL };
+
+static void
+start_ready(uid_t uid)
+{
+	daemon_pid = start(external, uid);
+	expect_log("started version=");
+}
+
+static int
+end_of(pid_t p)
+{
+	int status = 0;
+
+	for (int i = 0; i < WAIT_MS / 20; i++) {
+		if (waitpid(p, &status, WNOHANG) == p)
+			return WIFEXITED(status) ? WEXITSTATUS(status) :
+			    1000 + WTERMSIG(status);
+		pause_ms(20);
+	}
+	kill(p, SIGKILL);
+	waitpid(p, NULL, 0);
+	return -1;
+}
+
+static int
+stop(void)
+{
+	pid_t p = daemon_pid;
+
+	daemon_pid = 0;
+	kill(p, SIGTERM);
+	return end_of(p);
+}
+
+/* The n-th process of a role below the daemon; 0 when there is none. */
+static pid_t
+role_pid(const char *role, int n)
+{
+	char path[64], want[64], *line;
+	DIR *d = opendir("/proc");
+	struct dirent *e;
+	pid_t found = 0;
+
+	assert_non_null(d);
+	while (found == 0 && (e = readdir(d)) != NULL) {
+		int pid = atoi(e->d_name), parent = 0;
+
+		if (pid <= 0)
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/status", pid);
+		line = strstr(get(path), "PPid:");
+		if (line == NULL || sscanf(line, "PPid: %d", &parent) != 1 ||
+		    parent != daemon_pid)
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+		line = get(path);
+		snprintf(want, sizeof(want), "%s", role);
+		if (strcmp(line, "penstock") == 0 &&
+		    strcmp(line + 9, "role") == 0 &&
+		    strcmp(line + 14, want) == 0 && n-- == 0)
+			found = pid;
+	}
+	closedir(d);
+	return found;
+}
+
+static void
+expect_status(pid_t pid, const char *key, const char *value)
+{
+	char path[64], want[128];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	snprintf(want, sizeof(want), "\n%s:\t%s", key, value);
+	if (strstr(get(path), want) == NULL)
+		fail_msg("no \"%s: %s\" in %s", key, value, get(path));
+}
+
+static void
+expect_maps_without(pid_t pid, const char *library)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	assert_true(strstr(get(path), "libc.so") != NULL);
+	if (strstr(get(path), library) != NULL)
+		fail_msg("%d maps %s", (int)pid, library);
+}
+
+/* ---- the manual's table ---- */
+
+static const struct {
+	const char *role, *uid;
+} roles[] = {
+	{ "recorder", "1339\t1339\t1339\t1339" },
+	{ "resolver", "1338\t1338\t1338\t1338" },
+	{ "engine", "1337\t1337\t1337\t1337" },
+	{ "admin", "1340\t1340\t1340\t1340" },
+};
+
+static void
+expect_confined(pid_t pid, const char *uid)
+{
+	assert_true(pid > 0);
+	expect_status(pid, "Uid", uid);
+	expect_status(pid, "Groups", " \n");
+	expect_status(pid, "CapInh", "0000000000000000");
+	expect_status(pid, "CapPrm", "0000000000000000");
+	expect_status(pid, "CapEff", "0000000000000000");
+	expect_status(pid, "CapBnd", "0000000000000000");
+	expect_status(pid, "CapAmb", "0000000000000000");
+	expect_status(pid, "NoNewPrivs", "1");
+	expect_status(pid, "Seccomp", "2");
+	expect_maps_without(pid, "libnftables");
+}
+
+static void
+each_role_has_left_what_the_manual_says(void **state)
+{
+	(void)state;
+	start_ready(0);
+	for (size_t i = 0; i < 4; i++)
+		expect_confined(role_pid(roles[i].role, 0), roles[i].uid);
+	assert_true(role_pid("engine", 1) > 0);
+	assert_int_equal(role_pid("compile", 0), 0);
+	/* SETUID, SETGID and KILL */
+	expect_status(daemon_pid, "CapEff", "00000000000000e0");
+	expect_status(daemon_pid, "CapBnd", "00000000000000e0");
+	expect_status(daemon_pid, "NoNewPrivs", "1");
+	expect_maps_without(daemon_pid, "libnftables");
+	assert_int_equal(stop(), 0);
+}
+
+static void
+one_uid_without_privilege_serves_too(void **state)
+{
+	(void)state;
+	start_ready(1337);
+	for (size_t i = 0; i < 4; i++) {
+		pid_t pid = role_pid(roles[i].role, 0);
+
+		expect_status(pid, "Uid", roles[2].uid);
+		expect_status(pid, "CapEff", "0000000000000000");
+		expect_status(pid, "NoNewPrivs", "1");
+		expect_status(pid, "Seccomp", "2");
+	}
+	assert_int_equal(stop(), 0);
+}
+
+static void
+a_role_that_dies_is_recorded_and_started_again(void **state)
+{
+	char path[128], want[64];
+
+	(void)state;
+	start_ready(0);
+	for (size_t i = 0; i < 4; i++) {
+		pid_t before = role_pid(roles[i].role, 0), after = before;
+
+		assert_true(before > 0);
+		kill(before, SIGKILL);
+		for (int k = 0; k < WAIT_MS / 20 &&
+		    (after == before || after == 0); k++) {
+			pause_ms(20);
+			after = role_pid(roles[i].role, 0);
+			if (strcmp(roles[i].role, "engine") == 0 &&
+			    role_pid("engine", 1) == 0)
+				after = 0;
+		}
+		assert_true(after > 0 && after != before);
+		pause_ms(300);
+		after = role_pid(roles[i].role, 0);
+		expect_status(after, "Uid", roles[i].uid);
+		expect_status(after, "CapPrm", "0000000000000000");
+		expect_status(after, "Seccomp", "2");
+		snprintf(want, sizeof(want), "role ended role=%s",
+		    roles[i].role);
+		assert_true(logged(want));
+	}
+	assert_int_equal(stop(), 0);
+	path_of(path, "out");
+	assert_non_null(strstr(get(path), "\"kind\":\"role\""));
+	assert_non_null(strstr(get(path), "engine 0 started again"));
+	assert_non_null(strstr(get(path), "recorder 0 started again"));
+}
+
+static void
+B073_a_policy_that_does_not_compile_changes_nothing(void **state)
+{
+	static const char *const bad[] = {
+		"", "version: 1\n", "version: 1\nnetwork: {}\n", "{",
+		POLICY "  bogus: 1\n",
+	};
+
+	(void)state;
+	start_ready(0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char want[80];
+
+		put("policy.yaml", bad[i]);
+		kill(daemon_pid, SIGHUP);
+		pause_ms(300);
+		snprintf(want, sizeof(want),
+		    "policy refused, generation 1 stays");
+		expect_log(want);
+	}
+	assert_false(logged("policy in use"));
+	put("policy.yaml", POLICY "    - {verdict: allow, hostname: "
+	    "b.example.com}\n");
+	kill(daemon_pid, SIGHUP);
+	expect_log("policy in use generation=7 before=1");
+	pause_ms(200);
+	assert_false(logged("new policy not taken"));
+	put("penstock.yaml", CONFIG "instance: other\n");
+	kill(daemon_pid, SIGHUP);
+	expect_log("instance changed: that needs a new start");
+	for (size_t i = 0; i < 4; i++)
+		assert_true(role_pid(roles[i].role, 0) > 0);
+	assert_false(logged("role ended"));
+	assert_int_equal(stop(), 0);
+}
+
+static void
+signals_that_go_to_the_whole_group_end_in_order(void **state)
+{
+	char path[128];
+
+	(void)state;
+	start_ready(0);
+	for (size_t i = 0; i < 4; i++)
+		kill(role_pid(roles[i].role, 0), SIGTERM);
+	assert_int_equal(stop(), 0);
+	path_of(path, "out");
+	assert_non_null(strstr(get(path), "\"kind\":\"stop\""));
+	assert_false(logged("role ended"));
+}
+
+static void
+the_parent_s_death_ends_every_role(void **state)
+{
+	char path[64];
+	pid_t pids[4];
+
+	(void)state;
+	start_ready(0);
+	for (size_t i = 0; i < 4; i++)
+		pids[i] = role_pid(roles[i].role, 0);
+	kill(daemon_pid, SIGKILL);
+	assert_int_equal(end_of(daemon_pid), 1000 + SIGKILL);
+	daemon_pid = 0;
+	pause_ms(500);
+	for (size_t i = 0; i < 4; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/status",
+		    (int)pids[i]);
+		/* Gone, or waiting for its new parent to take notice. */
+		if (strstr(get(path), "State:\t") != NULL &&
+		    strstr(get(path), "State:\tZ") == NULL)
+			fail_msg("%s outlives its parent", roles[i].role);
+	}
+}
+
+/* ---- refusals to start ---- */
+
+static void
+bad_configuration_ends_with_78(void **state)
+{
+	(void)state;
+	put("penstock.yaml", CONFIG "bogus: 1\n");
+	assert_int_equal(end_of(start(external, 0)), 78);
+	assert_true(logged("penstock.yaml:5:1: error"));
+	put("penstock.yaml", CONFIG);
+	put("policy.yaml", "");
+	assert_int_equal(end_of(start(external, 0)), 78);
+	put("penstock.yaml", "version: 1\nmode: shared\ncells: "
+	    "[{id: a, policy: [../x]}]\n");
+	assert_int_equal(end_of(start(external, 0)), 78);
+	assert_true(logged("leads out of the directory"));
+}
+
+static void
+a_mode_whose_rules_are_not_in_place_is_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(end_of(start(NULL, 0)), 77);
+	assert_true(logged("is not enforced"));
+	assert_int_equal(end_of(start(NULL, 1400)), 77);
+	assert_true(logged("cannot become another uid"));
+}
+
+static void
+systemd_is_told(void **state)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	char text[256];
+	ssize_t n;
+
+	(void)state;
+	path_of(text, "notify");
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/notify", dir);
+	notify_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(notify_fd, (struct sockaddr *)&sa, sizeof(sa)),
+	    0);
+	setenv("NOTIFY_SOCKET", sa.sun_path, 1);
+	start_ready(0);
+	unsetenv("NOTIFY_SOCKET");
+	n = recv(notify_fd, text, sizeof(text) - 1, 0);
+	assert_true(n > 0);
+	text[n] = '\0';
+	assert_string_equal(text, "READY=1");
+	kill(daemon_pid, SIGHUP);
+	n = recv(notify_fd, text, sizeof(text) - 1, 0);
+	assert_true(n > 0);
+	assert_memory_equal(text, "RELOADING=1\nMONOTONIC_USEC=", 27);
+	n = recv(notify_fd, text, sizeof(text) - 1, 0);
+	assert_memory_equal(text, "READY=1", 7);
+	assert_int_equal(stop(), 0);
+	n = recv(notify_fd, text, sizeof(text) - 1, 0);
+	assert_memory_equal(text, "STOPPING=1", 10);
+	close(notify_fd);
+}
+
+/* ---- around each ---- */
+
+static int
+before(void **state)
+{
+	char path[128];
+
+	(void)state;
+	put("penstock.yaml", CONFIG);
+	put("policy.yaml", POLICY);
+	path_of(path, "out");
+	unlink(path);
+	path_of(path, "err");
+	unlink(path);
+	daemon_pid = 0;
+	return 0;
+}
+
+static int
+after(void **state)
+{
+	(void)state;
+	if (daemon_pid > 0) {
+		kill(daemon_pid, SIGKILL);
+		waitpid(daemon_pid, NULL, 0);
+	}
+	return 0;
+}
+
+static int
+find_program(void **state)
+{
+	const char *given = getenv("PENSTOCK");
+	ssize_t n = readlink("/proc/self/exe", program, 3000);
+
+	(void)state;
+	if (geteuid() != 0) {
+		fprintf(stderr, "the daemon's tests need root\n");
+		return -1;
+	}
+	if (given != NULL)
+		snprintf(program, sizeof(program), "%s", given);
+	else if (n > 0) {
+		/* build/CONFIG/tests/sidecar/test_parent */
+		program[n] = '\0';
+		for (int i = 0; i < 3; i++)
+			*strrchr(program, '/') = '\0';
+		strcat(program, "/penstock");
+	}
+	if (mkdtemp(dir) == NULL || chmod(dir, 0755) != 0)
+		return -1;
+	return access(program, X_OK);
+}
+
+static int
+clean(void **state)
+{
+	static const char *const names[] =
+	    { "penstock.yaml", "policy.yaml", "out", "err", "notify" };
+	char path[128];
+
+	(void)state;
+	for (size_t i = 0; i < 5; i++) {
+		path_of(path, names[i]);
+		unlink(path);
+	}
+	return rmdir(dir);
+}
+
+#define EACH(name) cmocka_unit_test_setup_teardown(name, before, after)
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		EACH(each_role_has_left_what_the_manual_says),
+		EACH(one_uid_without_privilege_serves_too),
+		EACH(a_role_that_dies_is_recorded_and_started_again),
+		EACH(B073_a_policy_that_does_not_compile_changes_nothing),
+		EACH(signals_that_go_to_the_whole_group_end_in_order),
+		EACH(the_parent_s_death_ends_every_role),
+		EACH(bad_configuration_ends_with_78),
+		EACH(a_mode_whose_rules_are_not_in_place_is_refused),
+		EACH(systemd_is_told),
+	};
+
+	return cmocka_run_group_tests(tests, find_program, clean);
+}
