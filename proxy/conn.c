@@ -256,8 +256,8 @@ arm_side(struct conn *c, struct side *s, short want)
 		s->armed = want;
 }
 
-static void
-arm_timer(struct conn *c, int64_t at)
+void
+conn_timer(struct conn *c, int64_t at)
 {
 	struct proxy *p = c->proxy;
 	int64_t ms = at - conn_now_ms();
@@ -266,6 +266,10 @@ arm_timer(struct conn *c, int64_t at)
 
 	if (at == 0 || (c->timer_ms != 0 && c->timer_ms <= at))
 		return;		/* an earlier one will look again */
+	if (c->timer == NULL)
+		c->timer = evtimer_new(p->parts.base, on_timer, c);
+	if (c->timer == NULL)
+		return;		/* the sweep will come by */
 	if (ms < 1)
 		ms = 1;
 	plain.tv_sec = ms / 1000;
@@ -273,7 +277,7 @@ arm_timer(struct conn *c, int64_t at)
 	for (unsigned i = 0; i < PROXY_TIMEOUTS && p->timeouts[i].tv; i++)
 		if (p->timeouts[i].ms == ms)
 			tv = p->timeouts[i].tv;
-	if (evtimer_add(&c->timer, tv) == 0)
+	if (evtimer_add(c->timer, tv) == 0)
 		c->timer_ms = at;
 }
 
@@ -318,8 +322,15 @@ conn_arm(struct conn *c)
 	arm_side(c, &c->up, up);
 	if (c->state == CONN_DIAL && c->open->next_try_ms != 0 &&
 	    c->open->next_try_ms < c->deadline_ms)
-		arm_timer(c, c->open->next_try_ms);
-	arm_timer(c, c->deadline_ms);
+		conn_timer(c, c->open->next_try_ms);
+	if (c->state != CONN_RELAY || c->forward || c->open) {
+		conn_timer(c, c->deadline_ms);
+	} else if (c->timer != NULL) {
+		/* Tunnels are many and mostly idle: no timer of their own. */
+		event_free(c->timer);
+		c->timer = NULL;
+		c->timer_ms = 0;
+	}
 }
 
 /* ---- birth and death ---- */
@@ -427,10 +438,10 @@ conn_make(struct listener *l, int fd, const struct endpoint *peer,
 	c->original = *original;
 	c->open->to = *original;
 	c->open->decision.rule = RULE_NONE;
+	c->open->minor = 1;
 	c->cell = CELL_NONE;
 	c->listener = (uint16_t)(l - p->listeners);
 	c->deadline_ms = conn_now_ms() + p->limits.hello_ms;
-	evtimer_assign(&c->timer, p->parts.base, on_timer, c);
 	hello_reader_init(&c->open->reader);
 	via_of(c, l->is.kind);
 	return c;
@@ -509,7 +520,8 @@ conn_free(struct conn *c)
 	conn_close_up(c);
 	if (c->client.armed != 0)
 		event_del(&c->client.ev);
-	event_del(&c->timer);
+	if (c->timer != NULL)
+		event_free(c->timer);
 	close(c->client.fd);
 	buf_free(&c->client.out);
 	buf_free(&c->in);

@@ -111,7 +111,7 @@ struct conn {
 	LIST_ENTRY(conn) link;
 	struct proxy *proxy;
 	struct side client, up;
-	struct event timer;
+	struct event *timer;		/* NULL in an open relay: swept */
 	int64_t timer_ms;		/* when the timer fires, 0: not armed */
 	int64_t deadline_ms;		/* of the state; 0: none */
 	int64_t moved_ms;		/* RELAY: a byte moved */
@@ -161,7 +161,7 @@ struct proxy {
 	struct listener *listeners;
 	struct conn_list open;
 	unsigned n_open, n_refusing;
-	struct event *flush, *resume, *grace;
+	struct event *flush, *resume, *grace, *sweep;
 	struct {
 		unsigned ms;
 		const struct timeval *tv;
@@ -190,6 +190,8 @@ enum step conn_refuse(struct conn *c, enum reason why);
 enum step conn_cut(struct conn *c, enum record_how how, enum reason why);
 /* After a new policy: cut it when that forbids it. */
 void conn_judge_again(struct conn *c);
+/* Run it again at this time (monotonic ms) or before. */
+void conn_timer(struct conn *c, int64_t at);
 void conn_close_up(struct conn *c);
 void conn_cell(struct conn *c, const char *user, struct span token,
     enum reason *why);

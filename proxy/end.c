@@ -78,11 +78,7 @@ end_reset(struct conn *c, struct side *other)
 		left = 0;
 	if (conn_now_ms() < c->deadline_ms && (e == -EAGAIN ||
 	    (e == 0 && left > 0))) {
-		int64_t soon = conn_now_ms() + OUTQ_POLL_MS;
-		struct timeval tv = { 0, OUTQ_POLL_MS * 1000 };
-
-		if (evtimer_add(&c->timer, &tv) == 0)
-			c->timer_ms = soon;
+		conn_timer(c, conn_now_ms() + OUTQ_POLL_MS);
 		return STEP_WAIT;
 	}
 	set_reset(other->fd);

@@ -218,7 +218,6 @@ forward_head(struct conn *c, enum reason *why)
 	o->shown = SHOWN_REQUEST;
 	if (c->forward != NULL)
 		c->forward->down_head = false;
-	o->minor = 1;
 	p = http_request_parse(buf_span(&c->in), &o->scanned, port, &rq, why);
 	if (p == PARSE_MORE &&
 	    buf_left(&c->in) > c->proxy->limits.head_bytes) {
@@ -548,6 +547,7 @@ next_request(struct conn *c)
 	buf_free(&f->head);
 	memset(o, 0, sizeof(*o));
 	o->decision.rule = RULE_NONE;
+	o->minor = 1;
 	o->to = c->original;
 	hello_reader_init(&o->reader);
 	conn_enter(c, CONN_NAME);

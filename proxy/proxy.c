@@ -10,6 +10,7 @@
 #include "proxy/conn.h"
 #include "proxy/forward.h"
 
+#define SWEEP_MAX_MS 10000u
 #define PIPE_SOFT_DEFAULT_PAGES 16384u
 
 const struct proxy_limits proxy_limits_default = {
@@ -73,6 +74,38 @@ on_grace(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	judge_all(arg);
+}
+
+/* Whose time is over among those without a timer. */
+static void
+on_sweep(evutil_socket_t fd, short what, void *arg)
+{
+	struct proxy *p = arg;
+	struct conn *c = LIST_FIRST(&p->open), *next;
+	int64_t now = conn_now_ms();
+
+	(void)fd;
+	(void)what;
+	for (; c != NULL; c = next) {
+		next = LIST_NEXT(c, link);
+		if (c->timer_ms == 0 && c->deadline_ms != 0 &&
+		    c->deadline_ms <= now)
+			conn_run(c);
+	}
+}
+
+/* An idle limit is kept to a sixteenth of itself, or to ten seconds. */
+static int
+sweep_start(struct proxy *p)
+{
+	unsigned ms = p->limits.idle_ms / 16;
+	struct timeval tv;
+
+	ms = ms < 20 ? 20 : ms > SWEEP_MAX_MS ? SWEEP_MAX_MS : ms;
+	tv.tv_sec = ms / 1000;
+	tv.tv_usec = (suseconds_t)(ms % 1000) * 1000;
+	p->sweep = event_new(p->parts.base, -1, EV_PERSIST, on_sweep, p);
+	return p->sweep == NULL || event_add(p->sweep, &tv) < 0 ? -ENOMEM : 0;
 }
 
 static void
@@ -150,7 +183,7 @@ proxy_new(struct proxy **out, const struct proxy_parts *parts)
 	p->resume = evtimer_new(parts->base, on_resume, p);
 	p->grace = evtimer_new(parts->base, on_grace, p);
 	if (p->buffer == NULL || p->flush == NULL || p->resume == NULL ||
-	    p->grace == NULL)
+	    p->grace == NULL || sweep_start(p) < 0)
 		goto out;
 	timeouts_init(p);
 	pipes_init(&p->pipes, pipe_bytes_max(parts));
@@ -197,6 +230,8 @@ proxy_free(struct proxy *p)
 		event_free(p->resume);
 	if (p->grace != NULL)
 		event_free(p->grace);
+	if (p->sweep != NULL)
+		event_free(p->sweep);
 	pipes_done(&p->pipes);
 	if (p->reserve >= 0)
 		close(p->reserve);
@@ -238,12 +273,25 @@ proxy_gone(struct proxy *p)
 void
 proxy_drain(struct proxy *p, void (*drained)(void *arg), void *arg)
 {
+	struct conn *c = LIST_FIRST(&p->open), *next;
+
 	p->draining = true;
 	p->drained = drained;
 	p->drained_arg = arg;
 	event_del(p->resume);
 	for (size_t i = 0; i < p->parts.n_listeners; i++)
 		event_del(p->listeners[i].ev);
+	/* Kept HTTP connections without a request end now; what is under way
+	 * goes on to its end. */
+	for (; c != NULL; c = next) {
+		next = LIST_NEXT(c, link);
+		if (c->state != CONN_NAME || c->forward == NULL ||
+		    buf_left(&c->in) > 0)
+			continue;
+		c->told = true;
+		conn_cut(c, HOW_FIN, REASON_DRAINING);
+		conn_run(c);
+	}
 	proxy_gone(p);
 }
 

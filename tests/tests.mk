@@ -2,8 +2,8 @@
 policy_TESTS := addr host names yaml charter rules decide shadow image policy
 ledger-client_TESTS :=
 dns_TESTS :=
-proxy_TESTS :=
+proxy_TESTS := limit
 sidecar_TESTS := config parent
-REPLAY_TESTS := test_tls test_http
+REPLAY_TESTS := test_tls test_http test_life
 FAULT_TESTS := test_attack
 FUZZ_TARGETS := fuzz_charter fuzz_image

@@ -58,6 +58,7 @@ static struct {
 	struct policy *policy;
 	uint8_t *image;
 	int orders[2], asked;
+	bool up;
 	atomic_bool beats;
 	struct record last;
 } st;
@@ -206,6 +207,8 @@ stage_up(const char *policy, const struct proxy_limits *limits)
 	struct timeval tv = { 0, 50000 };
 	int ring, state, sv[2], pins, e;
 
+	if (st.up)		/* the test before failed half-way */
+		stage_down();
 	signal(SIGPIPE, SIG_IGN);
 	own_network();
 	memset(&st, 0, sizeof(st));
@@ -246,11 +249,13 @@ stage_up(const char *policy, const struct proxy_limits *limits)
 	event_add(st.beat, &tv);
 	stage_pin("allowed.test", ORIGIN);
 	assert_int_equal(pthread_create(&st.thread, NULL, run, NULL), 0);
+	st.up = true;
 }
 
 void
 stage_down(void)
 {
+	st.up = false;
 	order('q');
 	pthread_join(st.thread, NULL);
 	proxy_free(st.proxy);

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/replay/stage.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint8_t hello[1024];
+static char got[4096];
+
+static int
+opened(int origin, int *server)
+{
+	static const uint8_t flight[] = { 21, 3, 3, 0, 2, 1, 0 };
+	size_t n = stage_hello("allowed.test", hello, sizeof(hello));
+	int fd = stage_connect(WANTED, 443);
+
+	stage_send(fd, hello, n);
+	*server = stage_accept(origin);
+	assert_true(*server >= 0);
+	stage_expect(*server, hello, n);
+	stage_send(*server, flight, sizeof(flight));
+	stage_expect(fd, flight, sizeof(flight));
+	return fd;
+}
+
+static void
+B032_tunnels_hold_their_places(void **state)
+{
+	struct proxy_limits l = stage_limits;
+	int fd[10], server[10], origin, more;
+	bool reset;
+
+	(void)state;
+	l.per_client = 10;
+	stage_up(NULL, &l);
+	origin = stage_listen(ORIGIN, 443);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 10; i++)
+			fd[i] = opened(origin, &server[i]);
+		more = stage_connect(WANTED, 443);
+		stage_read_all(more, got, sizeof(got), &reset);
+		assert_true(reset);
+		close(more);
+		more = stage_connect(WANTED, 3128);
+		stage_read_all(more, got, sizeof(got), &reset);
+		assert_memory_equal(got, "HTTP/1.1 503", 12);
+		close(more);
+		for (int i = 0; i < 10; i++) {
+			close(i % 2 ? fd[i] : server[i]);
+			close(i % 2 ? server[i] : fd[i]);
+		}
+		usleep(100000);
+	}
+	close(origin);
+	stage_down();
+}
+
+static void
+B028_without_descriptors_accepting_pauses_and_goes_on(void **state)
+{
+	struct rlimit old, few;
+	int fd[40], n = 0, origin, server;
+	struct timespec a, b;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	origin = stage_listen(ORIGIN, 443);
+	for (; n < 40; n++)	/* made before the limit: they stay */
+		fd[n] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	getrlimit(RLIMIT_NOFILE, &old);
+	few = old;
+	few.rlim_cur = (rlim_t)fd[39] + 4;
+	setrlimit(RLIMIT_NOFILE, &few);
+	for (int i = 0; i < 40; i++) {
+		struct sockaddr_in sin = { .sin_family = AF_INET,
+		    .sin_port = htons(443) };
+		struct endpoint e;
+		struct sockaddr_storage ss;
+
+		assert_true(addr_parse(&e.addr, span_str(WANTED)));
+		e.port = 443;
+		endpoint_to_sockaddr(&e, &ss);
+		memcpy(&sin, &ss, sizeof(sin));
+		assert_int_equal(connect(fd[i], (struct sockaddr *)&sin,
+		    sizeof(sin)), 0);
+	}
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+	usleep(500000);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
+	assert_true((b.tv_sec - a.tv_sec) * 1000 +
+	    (b.tv_nsec - a.tv_nsec) / 1000000 < 100);
+	for (int i = 0; i < 40; i++)
+		close(fd[i]);
+	setrlimit(RLIMIT_NOFILE, &old);
+	usleep(300000);
+	fd[0] = opened(origin, &server);
+	close(fd[0]);
+	close(server);
+	close(origin);
+	stage_down();
+}
+
+/* Pairs whose two ends become ready in the same turn, in every order, while
+ * descriptors are used again at once. */
+static void
+N25_no_byte_reaches_another_connection(void **state)
+{
+	enum { PAIRS = 16, ROUNDS = 30 };
+	int fd[PAIRS], server[PAIRS], origin;
+	unsigned seed = 7;
+	struct linger now = { 1, 0 };
+
+	(void)state;
+	print_message("seed %u\n", seed);
+	stage_up(NULL, NULL);
+	origin = stage_listen(ORIGIN, 443);
+	for (int r = 0; r < ROUNDS; r++) {
+		for (int i = 0; i < PAIRS; i++)
+			fd[i] = opened(origin, &server[i]);
+		for (int i = 0; i < PAIRS; i++) {
+			unsigned what = (unsigned)rand_r(&seed) % 4;
+			uint32_t tag = (uint32_t)(r * PAIRS + i);
+
+			(void)!send(server[i], &tag, 4, MSG_NOSIGNAL);
+			(void)!send(fd[i], &tag, 4, MSG_NOSIGNAL);
+			if (what & 1)
+				setsockopt(fd[i], SOL_SOCKET, SO_LINGER, &now,
+				    sizeof(now));
+			if (what & 2)
+				setsockopt(server[i], SOL_SOCKET, SO_LINGER,
+				    &now, sizeof(now));
+			if (what == 3)
+				close(fd[i]);
+			else
+				shutdown(fd[i], SHUT_WR);
+		}
+		for (int i = 0; i < PAIRS; i++) {
+			uint32_t tag = 0, want = (uint32_t)(r * PAIRS + i);
+			ssize_t n = recv(server[i], &tag, 4, 0);
+
+			if (n == 4)
+				assert_int_equal(tag, want);
+			close(server[i]);
+			close(fd[i]);
+		}
+	}
+	usleep(200000);
+	close(origin);
+	stage_down();
+}
+
+static void
+B032_an_idle_tunnel_costs_little_memory(void **state)
+{
+	enum { N = 300 };
+	static int fd[N], server[N];
+	struct proxy_limits l = stage_limits;
+	size_t before, after;
+	int origin;
+
+	(void)state;
+	l.idle_ms = 60000;
+	stage_up(NULL, &l);
+	origin = stage_listen(ORIGIN, 443);
+	fd[0] = opened(origin, &server[0]);
+	usleep(50000);
+	before = mallinfo2().uordblks;
+	for (int i = 1; i < N; i++)
+		fd[i] = opened(origin, &server[i]);
+	usleep(50000);
+	after = mallinfo2().uordblks;
+	print_message("%zu bytes for each idle tunnel\n",
+	    (after - before) / (N - 1));
+#ifndef __SANITIZE_ADDRESS__
+	assert_true((after - before) / (N - 1) <= 1024);
+#endif
+	for (int i = 0; i < N; i++) {
+		close(fd[i]);
+		close(server[i]);
+	}
+	usleep(200000);
+	close(origin);
+	stage_down();
+}
+
+static void
+a_client_that_says_nothing_is_refused_in_time(void **state)
+{
+	int fd;
+	bool reset;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	fd = stage_connect(WANTED, 443);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_int_equal(stage_record(RECORD_DECISION)->reason,
+	    REASON_HELLO_TIMEOUT);
+	close(fd);
+	stage_down();
+}
+
+static void
+a_name_without_a_resolver_is_told(void **state)
+{
+	static const char ask[] = "GET http://second.test/ HTTP/1.1\r\n"
+	    "Host: second.test\r\n\r\n";
+	int fd;
+	bool reset;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	fd = stage_connect(WANTED, 3128);
+	stage_send(fd, ask, sizeof(ask) - 1);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_memory_equal(got, "HTTP/1.1 504", 12);
+	assert_int_equal(stage_record(RECORD_DECISION)->reason,
+	    REASON_DNS_TIMEOUT);
+	close(fd);
+	stage_down();
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(B032_tunnels_hold_their_places),
+		cmocka_unit_test(
+		    B028_without_descriptors_accepting_pauses_and_goes_on),
+		cmocka_unit_test(N25_no_byte_reaches_another_connection),
+		cmocka_unit_test(B032_an_idle_tunnel_costs_little_memory),
+		cmocka_unit_test(a_client_that_says_nothing_is_refused_in_time),
+		cmocka_unit_test(a_name_without_a_resolver_is_told),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
