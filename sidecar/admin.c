@@ -1,1 +1,442 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/admin.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proxy/http.h"
+#include "sidecar/role.h"
+
+/*
+ * The role that answers for the daemon: /metrics, /livez, /readyz, /status.
+ * It reads shared pages and HTTP, and can change nothing.
+ */
+#define CONNS_MAX 64u
+#define DEADLINE_S 5
+#define HEAD_MAX_BYTES 8192u
+#define BODY_MAX_BYTES 65536u
+
+struct admin {
+	struct role *role;
+	struct health_page *health;
+	struct event *accept;
+	int fd;
+	unsigned n;
+	char body[BODY_MAX_BYTES];
+	size_t len;
+};
+
+struct conn {
+	struct admin *admin;
+	struct bufferevent *bev;
+	size_t scanned;
+	bool answered;
+};
+
+static const struct {
+	const char *word, *effect;
+} checks[CHECK_COUNT] = {
+#define X(name, word, effect) [CHECK_##name] = { word, effect },
+	ADMIN_CHECKS(X)
+#undef X
+};
+
+const char *
+admin_check_word(enum admin_check c)
+{
+	return checks[c].word;
+}
+
+const char *
+admin_check_effect(enum admin_check c)
+{
+	return checks[c].effect;
+}
+
+bool
+admin_check_ok(const struct health *h, enum admin_check c)
+{
+	switch (c) {
+	case CHECK_SERVING: return h->serving;
+	case CHECK_POLICY: return h->generation > 0;
+	case CHECK_ENGINES: return h->engines_ready > 0;
+	case CHECK_RESOLVER: return h->resolver_ready;
+	case CHECK_RECORDER: return h->recorder_ready;
+	case CHECK_NOT_DRAINING: return !h->draining;
+	case CHECK_POLICY_CURRENT: return !h->stale;
+	case CHECK_ENFORCING: return h->enforcing;
+	case CHECK_COUNT: break;
+	}
+	return false;
+}
+
+bool
+admin_is_ready(const struct health *h)
+{
+	for (unsigned c = 0; c < CHECK_POLICY_CURRENT; c++)
+		if (!admin_check_ok(h, (enum admin_check)c))
+			return false;
+	return true;
+}
+
+/* ---- bodies ---- */
+
+__attribute__((format(printf, 2, 3)))
+static void
+say(struct admin *a, const char *fmt, ...)
+{
+	size_t left = sizeof(a->body) - a->len;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(a->body + a->len, left, fmt, ap);
+	va_end(ap);
+	if (n > 0)
+		a->len += (size_t)n < left ? (size_t)n : left - 1;
+}
+
+static struct health
+look(const struct admin *a)
+{
+	struct health h;
+
+	if (!health_read(a->health, &h))
+		memset(&h, 0, sizeof(h));
+	return h;
+}
+
+static bool
+is_live(const struct health *h)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000 -
+	    h->beat_ms < HEALTH_STALE_MS;
+}
+
+static unsigned
+get_livez(struct admin *a)
+{
+	struct health h = look(a);
+	bool live = is_live(&h);
+
+	say(a, live ? "ok\n" : "the parent does not turn\n");
+	return live ? 200 : 503;
+}
+
+static unsigned
+get_readyz(struct admin *a, bool verbose)
+{
+	struct health h = look(a);
+	bool ready = admin_is_ready(&h) && is_live(&h);
+
+	for (unsigned i = 0; i < CHECK_COUNT; i++) {
+		enum admin_check c = (enum admin_check)i;
+		bool ok = admin_check_ok(&h, c);
+
+		if (ok && !verbose)
+			continue;
+		say(a, "[%s] %s%s%s\n", ok ? "+" : "-", admin_check_word(c),
+		    ok ? "" : " effect: ", ok ? "" : admin_check_effect(c));
+	}
+	if (!h.enforcing)
+		say(a, "not enforcing\n");
+	say(a, ready ? "ready\n" : "not ready\n");
+	return ready ? 200 : 503;
+}
+
+static void
+gauge(struct admin *a, const char *name, const char *help, uint64_t v)
+{
+	say(a, "# HELP penstock_%s %s\n# TYPE penstock_%s gauge\n"
+	    "penstock_%s %llu\n", name, help, name, name,
+	    (unsigned long long)v);
+}
+
+static unsigned
+get_metrics(struct admin *a, bool openmetrics)
+{
+	struct health h = look(a);
+
+	a->len = count_text(a->role->counts, openmetrics, a->body,
+	    sizeof(a->body));
+	say(a, "# HELP penstock_build_info Version\n"
+	    "# TYPE penstock_build_info gauge\n"
+	    "penstock_build_info{version=\"%s\"} 1\n", PENSTOCK_VERSION);
+	gauge(a, "policy_generation", "Generation of the policy in force",
+	    h.generation);
+	gauge(a, "start_timestamp_seconds", "When the daemon started",
+	    (uint64_t)h.started_s);
+	gauge(a, "engines_ready", "Engines that serve", h.engines_ready);
+	gauge(a, "role_restarts", "Times a role was started again",
+	    h.restarts);
+	say(a, "# HELP penstock_check_ok Checks of readyz\n"
+	    "# TYPE penstock_check_ok gauge\n");
+	for (unsigned c = 0; c < CHECK_COUNT; c++)
+		say(a, "penstock_check_ok{check=\"%s\",effect=\"%s\"} %d\n",
+		    admin_check_word((enum admin_check)c),
+		    admin_check_effect((enum admin_check)c),
+		    admin_check_ok(&h, (enum admin_check)c));
+	if (openmetrics)
+		say(a, "# EOF\n");
+	return 200;
+}
+
+static const char *
+mode_word(enum settings_mode m)
+{
+	switch (m) {
+	case MODE_SHARED: return "shared";
+	case MODE_GATEWAY: return "gateway";
+	case MODE_ISOLATED: return "isolated";
+	case MODE_COOPERATIVE: return "cooperative";
+	}
+	return "unknown";
+}
+
+static unsigned
+get_status(struct admin *a)
+{
+	struct health h = look(a);
+
+	say(a, "{\"version\":\"%s\",\"instance\":\"%s\",\"mode\":\"%s\","
+	    "\"generation\":%llu,\"digest\":\"", PENSTOCK_VERSION,
+	    a->role->settings.instance, mode_word(a->role->settings.mode),
+	    (unsigned long long)h.generation);
+	for (unsigned i = 0; i < sizeof(h.digest); i++)
+		say(a, "%02x", h.digest[i]);
+	say(a, "\",\"started\":%lld,\"engines\":%u,\"engines_ready\":%u,"
+	    "\"restarts\":%u,\"ready\":%s,\"enforcing\":%s,\"checks\":{",
+	    (long long)h.started_s, h.engines, h.engines_ready, h.restarts,
+	    admin_is_ready(&h) ? "true" : "false",
+	    h.enforcing ? "true" : "false");
+	for (unsigned c = 0; c < CHECK_COUNT; c++)
+		say(a, "%s\"%s\":%s", c > 0 ? "," : "",
+		    admin_check_word((enum admin_check)c),
+		    admin_check_ok(&h, (enum admin_check)c) ? "true" :
+		    "false");
+	say(a, "},\"connections_open\":%lld,\"accepted\":%lld,"
+	    "\"allowed\":%lld,\"bytes_up\":%lld,\"bytes_down\":%lld,"
+	    "\"records\":%lld,\"denied\":{",
+	    (long long)count_sum(a->role->counts, COUNT_CONNECTIONS_OPEN),
+	    (long long)count_sum(a->role->counts, COUNT_ACCEPTED),
+	    (long long)count_sum(a->role->counts, COUNT_ALLOWED),
+	    (long long)count_sum(a->role->counts, COUNT_BYTES_UP),
+	    (long long)count_sum(a->role->counts, COUNT_BYTES_DOWN),
+	    (long long)count_sum(a->role->counts, COUNT_RECORDS));
+	for (unsigned r = 0, n = 0; r < REASON_COUNT; r++) {
+		int64_t v = count_denied_sum(a->role->counts,
+		    (enum reason)r);
+
+		if (v > 0)
+			say(a, "%s\"%s\":%lld", n++ > 0 ? "," : "",
+			    reason_word((enum reason)r), (long long)v);
+	}
+	say(a, "}}\n");
+	return 200;
+}
+
+/* ---- HTTP ---- */
+
+static void
+conn_free(struct conn *c)
+{
+	c->admin->n--;
+	bufferevent_free(c->bev);
+	free(c);
+}
+
+static void
+reply(struct conn *c, unsigned status, const char *type, bool head_only)
+{
+	struct evbuffer *out = bufferevent_get_output(c->bev);
+	const char *word = status == 200 ? "OK" : status == 404 ?
+	    "Not Found" : status == 503 ? "Service Unavailable" :
+	    status == 405 ? "Method Not Allowed" : "Bad Request";
+
+	evbuffer_add_printf(out, "HTTP/1.1 %u %s\r\nContent-Type: %s\r\n"
+	    "Content-Length: %zu\r\nCache-Control: no-store\r\n"
+	    "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+	    status, word, type, c->admin->len);
+	if (!head_only)
+		evbuffer_add(out, c->admin->body, c->admin->len);
+	c->answered = true;
+	bufferevent_disable(c->bev, EV_READ);
+}
+
+static bool
+is_path(const struct http_request *rq, const char *path)
+{
+	return span_eq(rq->path, span_str(path));
+}
+
+static bool
+wants_openmetrics(const struct http_request *rq)
+{
+	const struct http_field *f = http_field_find(rq->fields,
+	    rq->n_fields, "Accept");
+
+	return f != NULL && memmem(f->value.data, f->value.len,
+	    "application/openmetrics-text", 28) != NULL;
+}
+
+static void
+serve(struct conn *c, const struct http_request *rq)
+{
+	struct admin *a = c->admin;
+	const char *type = "text/plain; charset=utf-8";
+	unsigned status = 404;
+	bool open = wants_openmetrics(rq);
+
+	a->len = 0;
+	if (rq->method != HTTP_GET && rq->method != HTTP_HEAD) {
+		say(a, "only GET\n");
+		status = 405;
+	} else if (is_path(rq, "/livez")) {
+		status = get_livez(a);
+	} else if (is_path(rq, "/readyz") || is_path(rq, "/healthz")) {
+		status = get_readyz(a, false);
+	} else if (is_path(rq, "/readyz?verbose")) {
+		status = get_readyz(a, true);
+	} else if (is_path(rq, "/status")) {
+		status = get_status(a);
+		type = "application/json";
+	} else if (is_path(rq, "/metrics")) {
+		status = get_metrics(a, open);
+		type = open ? "application/openmetrics-text; version=1.0.0; "
+		    "charset=utf-8" :
+		    "text/plain; version=0.0.4; charset=utf-8";
+	} else {
+		say(a, "try /metrics, /livez, /readyz?verbose, /status\n");
+	}
+	reply(c, status, type, rq->method == HTTP_HEAD);
+}
+
+static void
+on_read(struct bufferevent *bev, void *arg)
+{
+	static struct http_request rq;
+	struct conn *c = arg;
+	struct evbuffer *in = bufferevent_get_input(bev);
+	size_t len = evbuffer_get_length(in);
+	const uint8_t *p = evbuffer_pullup(in, -1);
+	enum reason why;
+
+	switch (http_request_parse(span_of(p, len), &c->scanned, 80, &rq,
+	    &why)) {
+	case PARSE_DONE:
+		serve(c, &rq);
+		return;
+	case PARSE_MORE:
+		if (len <= HEAD_MAX_BYTES)
+			return;
+		why = REASON_HEAD_TOO_LARGE;
+		break;
+	case PARSE_BAD:
+		break;
+	}
+	c->admin->len = 0;
+	say(c->admin, "%s: %s\n", reason_word(why), reason_text(why));
+	reply(c, 400, "text/plain; charset=utf-8", false);
+}
+
+static void
+on_write(struct bufferevent *bev, void *arg)
+{
+	struct conn *c = arg;
+
+	if (c->answered &&
+	    evbuffer_get_length(bufferevent_get_output(bev)) == 0)
+		conn_free(c);
+}
+
+static void
+on_event(struct bufferevent *bev, short what, void *arg)
+{
+	(void)bev;
+	(void)what;
+	conn_free(arg);
+}
+
+static void
+conn_new(struct admin *a, int fd)
+{
+	struct timeval limit = { .tv_sec = DEADLINE_S };
+	struct conn *c = a->n < CONNS_MAX ? calloc(1, sizeof(*c)) : NULL;
+
+	if (c == NULL) {
+		close(fd);
+		return;
+	}
+	c->admin = a;
+	c->bev = bufferevent_socket_new(a->role->base, fd,
+	    BEV_OPT_CLOSE_ON_FREE);
+	if (c->bev == NULL) {
+		close(fd);
+		free(c);
+		return;
+	}
+	a->n++;
+	bufferevent_setcb(c->bev, on_read, on_write, on_event, c);
+	bufferevent_set_timeouts(c->bev, &limit, &limit);
+	bufferevent_enable(c->bev, EV_READ | EV_WRITE);
+}
+
+static void
+on_accept(evutil_socket_t fd, short what, void *arg)
+{
+	int got;
+
+	(void)what;
+	got = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (got >= 0)
+		conn_new(arg, got);
+}
+
+/* ---- life ---- */
+
+static int
+admin_start(struct role *r)
+{
+	struct admin *a = calloc(1, sizeof(*a));
+	int page, rc;
+
+	if (a == NULL)
+		return -ENOMEM;
+	r->self = a;
+	a->role = r;
+	a->fd = role_take(r, GIVE_LISTENER, 0);
+	page = role_take(r, GIVE_HEALTH, 0);
+	if (a->fd < 0 || page < 0)
+		return -ENOENT;
+	rc = health_open(&a->health, page, false);
+	close(page);
+	if (rc != 0)
+		return rc;
+	a->accept = event_new(r->base, a->fd, EV_READ | EV_PERSIST,
+	    on_accept, a);
+	return a->accept != NULL && event_add(a->accept, NULL) == 0 ? 0 :
+	    -ENOMEM;
+}
+
+static void
+admin_order(struct role *r, enum ipc_type order)
+{
+	/* it answers through a drain: that is when it is asked */
+	if (order == IPC_STOP)
+		role_end(r);
+}
+
+const struct role_ops admin_ops = {
+	.start = admin_start,
+	.order = admin_order,
+};

@@ -1,1 +1,344 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "ledger-client/log.h"
+#include "sidecar/open_table.h"
+#include "sidecar/role.h"
+
+/*
+ * The recorder: takes records out of every producer's ring and appends them
+ * as lines.  It has no network; while it cannot write, nobody may decide.
+ */
+#define FILE_NAME "records.jsonl"
+#define BATCH_BYTES 262144u	/* lines gathered before one write */
+#define RECORDS_PER_WAKE 2048u	/* then the loop turns, and beats */
+#define RETRY_MS 1000
+
+struct recorder {
+	struct role *role;
+	struct emit_reader *rings[COLUMNS];
+	struct open_table *open[COLUMNS];	/* decisions without an end */
+	struct emit_state *state;
+	struct event *wake, *beat;
+	int wake_fd, dir, out;
+	uint64_t seq, lost_bytes;
+	int64_t retry_ms;
+	bool ok;
+	size_t used;			/* of batch */
+	char batch[BATCH_BYTES + RECORD_JSON_MAX_BYTES];
+};
+
+static void on_wake(evutil_socket_t fd, short what, void *arg);
+static void on_beat(evutil_socket_t fd, short what, void *arg);
+
+/* ---- writing ---- */
+
+static int
+open_file(const struct recorder *v)
+{
+	int fd;
+
+	if (v->dir < 0)
+		return STDOUT_FILENO;
+	fd = openat(v->dir, FILE_NAME,
+	    O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+	return fd < 0 ? -errno : fd;
+}
+
+static void
+failed(struct recorder *v, int err)
+{
+	if (v->ok)
+		log_line(LOG_ERROR_, "records cannot be written, nothing new "
+		    "is allowed until they can error=%s", strerror(err));
+	count_add(v->role->counts, COUNT_RECORD_ERRORS, 1);
+	v->ok = false;
+}
+
+/* Write the batch; what could not be written stays in it. */
+static void
+flush(struct recorder *v)
+{
+	size_t at = 0;
+
+	while (at < v->used) {
+		ssize_t n = write(v->out, v->batch + at, v->used - at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			failed(v, errno);
+			break;
+		}
+		at += (size_t)n;
+	}
+	memmove(v->batch, v->batch + at, v->used - at);
+	v->used -= at;
+	if (v->used == 0 && !v->ok) {
+		log_line(LOG_WARN, "records are written again");
+		v->ok = true;
+	}
+}
+
+static bool
+full(const struct recorder *v)
+{
+	return v->used >= BATCH_BYTES;
+}
+
+static void
+append(struct recorder *v, const struct record *r)
+{
+	v->used += record_json(r, ++v->seq, v->role->settings.instance,
+	    v->batch + v->used);
+	count_add(v->role->counts, COUNT_RECORDS, 1);
+}
+
+/* ---- reading ---- */
+
+static void
+note_gap(struct recorder *v, unsigned column, uint64_t lost_bytes)
+{
+	char text[64];
+	struct record gap;
+	int n = snprintf(text, sizeof(text),
+	    "ring %u: %llu bytes were no records", column,
+	    (unsigned long long)lost_bytes);
+
+	record_init(&gap, RECORD_GAP);
+	record_stamp(&gap);
+	gap.reason = REASON_INTERNAL;
+	gap.count = 1;
+	record_set(&gap, TEXT_DETAIL, span_of(text, (size_t)n));
+	count_add(v->role->counts, COUNT_RECORDS_LOST, 1);
+	append(v, &gap);
+}
+
+/* True when the ring had more than its turn. */
+static bool
+drain_ring(struct recorder *v, unsigned column, unsigned turn)
+{
+	uint64_t lost = 0;
+
+	for (unsigned i = 0; i < turn && !full(v); i++) {
+		const struct record *r = emit_next(v->rings[column], &lost);
+
+		if (lost > 0) {
+			note_gap(v, column, lost);
+			lost = 0;
+		}
+		if (r == NULL)
+			return false;
+		open_table_see(v->open[column], r);
+		append(v, r);
+	}
+	return true;
+}
+
+static bool
+drain_all(struct recorder *v)
+{
+	bool more = false;
+
+	for (unsigned i = 0; i < COLUMNS; i++)
+		if (v->rings[i] != NULL)
+			more |= drain_ring(v, i, RECORDS_PER_WAKE / 8);
+	if (v->used > 0)
+		flush(v);
+	return more;
+}
+
+static void
+on_wake(evutil_socket_t fd, short what, void *arg)
+{
+	struct recorder *v = arg;
+	uint64_t n;
+
+	(void)what;
+	if (read(fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
+		return;
+	/* while writing fails, rings fill and producers deny */
+	if (v->ok && drain_all(v))
+		event_active(v->wake, EV_READ, 0);
+}
+
+static void
+try_again(struct recorder *v)
+{
+	int fd;
+
+	if (v->used > 0) {
+		flush(v);
+		return;
+	}
+	fd = v->out >= 0 ? v->out : open_file(v);
+	if (fd < 0)
+		return;
+	v->out = fd;
+	v->ok = true;
+	log_line(LOG_WARN, "records are written again");
+}
+
+static void
+on_beat(evutil_socket_t fd, short what, void *arg)
+{
+	struct recorder *v = arg;
+
+	(void)fd;
+	(void)what;
+	if (!v->ok && (v->retry_ms += EMIT_BEAT_MS) >= RETRY_MS) {
+		v->retry_ms = 0;
+		try_again(v);
+	}
+	if (v->ok && drain_all(v))
+		event_active(v->wake, EV_READ, 0);
+	emit_state_beat(v->state, v->ok, v->seq, v->seq);
+}
+
+/* ---- life ---- */
+
+/* A producer died: what it had open ends here. */
+static void
+end_open(void *arg, const struct record *decision)
+{
+	struct recorder *v = arg;
+	struct record end = *decision;
+
+	if (full(v))
+		flush(v);
+	if (full(v))
+		return;
+	end.kind = RECORD_END;
+	end.how = HOW_CUT;
+	end.reason = REASON_ENGINE_LOST;
+	record_stamp(&end);
+	append(v, &end);
+}
+
+/* The same ring given again says that its producer was started anew. */
+static void
+recorder_gift(struct role *r, enum give what, unsigned index, int fd)
+{
+	struct recorder *v = r->self;
+
+	if (what == GIVE_RING && index < COLUMNS && v->rings[index] != NULL) {
+		while (drain_ring(v, index, RECORDS_PER_WAKE) && v->ok)
+			flush(v);
+		open_table_end(v->open[index], end_open, v);
+		flush(v);
+	}
+	close(fd);
+}
+
+static int
+open_rings(struct role *r, struct recorder *v)
+{
+	for (unsigned i = 0; i < COLUMNS; i++) {
+		int fd = role_take(r, GIVE_RING, i), rc;
+
+		if (fd < 0)
+			continue;
+		rc = emit_reader_open(&v->rings[i], fd);
+		close(fd);
+		if (rc != 0)
+			return rc;
+		v->open[i] = open_table_new();
+		if (v->open[i] == NULL)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int
+make_events(struct role *r, struct recorder *v)
+{
+	struct timeval beat = { .tv_usec = EMIT_BEAT_MS * 1000 };
+
+	v->wake = event_new(r->base, v->wake_fd, EV_READ | EV_PERSIST,
+	    on_wake, v);
+	v->beat = event_new(r->base, -1, EV_PERSIST, on_beat, v);
+	if (v->wake == NULL || v->beat == NULL ||
+	    event_add(v->wake, NULL) < 0 || event_add(v->beat, &beat) < 0)
+		return -ENOMEM;
+	emit_state_beat(v->state, v->ok, 0, 0);
+	return 0;
+}
+
+static int
+recorder_start(struct role *r)
+{
+	struct recorder *v = calloc(1, sizeof(*v));
+	int state, rc;
+
+	if (v == NULL)
+		return -ENOMEM;
+	r->self = v;
+	v->role = r;
+	v->wake_fd = role_take(r, GIVE_WAKE, 0);
+	v->dir = role_take(r, GIVE_LEDGER_DIR, 0);
+	state = role_take(r, GIVE_STATE, 0);
+	if (v->wake_fd < 0 || state < 0)
+		return -ENOENT;
+	rc = emit_state_open(&v->state, state);
+	close(state);
+	if (rc == 0)
+		rc = open_rings(r, v);
+	if (rc != 0)
+		return rc;
+	v->out = open_file(v);
+	if (v->out < 0) {
+		log_line(LOG_ERROR_, "cannot open %s beneath the ledger "
+		    "directory error=%s", FILE_NAME, strerror(-v->out));
+		return v->out;
+	}
+	v->ok = true;
+	return make_events(r, v);
+}
+
+/* Keep the old file when the new one cannot be opened. */
+static void
+reopen(struct recorder *v)
+{
+	int fd;
+
+	if (v->dir < 0)
+		return;
+	drain_all(v);
+	fd = open_file(v);
+	if (fd < 0) {
+		log_line(LOG_ERROR_, "cannot reopen %s, the old file stays "
+		    "error=%s", FILE_NAME, strerror(-fd));
+		return;
+	}
+	close(v->out);
+	v->out = fd;
+	log_line(LOG_INFO_, "reopened %s", FILE_NAME);
+}
+
+static void
+recorder_order(struct role *r, enum ipc_type order)
+{
+	struct recorder *v = r->self;
+
+	if (order == IPC_REOPEN) {
+		reopen(v);
+		return;
+	}
+	while (v->ok && drain_all(v))
+		continue;
+	if (v->dir >= 0 && v->out >= 0)
+		fdatasync(v->out);
+	role_end(r);
+}
+
+const struct role_ops recorder_ops = {
+	.start = recorder_start,
+	.gift = recorder_gift,
+	.order = recorder_order,
+};

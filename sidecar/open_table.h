@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIDECAR_OPEN_TABLE_H
+#define SIDECAR_OPEN_TABLE_H
+
+#include "ledger-client/record.h"
+
+/*
+ * The connections of one producer whose decision to allow was seen and whose
+ * end was not: what the recorder ends when the producer dies.  Bounded: of
+ * more than OPEN_TABLE_MAX the ends are left out (and counted by nobody but
+ * the next end of the same connection).
+ */
+#define OPEN_TABLE_MAX 32768u
+
+struct open_table;
+MUST_USE struct open_table *open_table_new(void);
+void open_table_free(struct open_table *t);
+
+/* Take notice of a record: a decision opens, an end closes. */
+void open_table_see(struct open_table *t, const struct record *r);
+/* Call for each open one with its decision, then forget all. */
+void open_table_end(struct open_table *t,
+    void (*each)(void *arg, const struct record *decision), void *arg);
+size_t open_table_count(const struct open_table *t);
+
+#endif
