@@ -191,18 +191,6 @@ get_metrics(struct admin *a, bool openmetrics)
 	return 200;
 }
 
-static const char *
-mode_word(enum settings_mode m)
-{
-	switch (m) {
-	case MODE_SHARED: return "shared";
-	case MODE_GATEWAY: return "gateway";
-	case MODE_ISOLATED: return "isolated";
-	case MODE_COOPERATIVE: return "cooperative";
-	}
-	return "unknown";
-}
-
 static unsigned
 get_status(struct admin *a)
 {
@@ -210,7 +198,7 @@ get_status(struct admin *a)
 
 	say(a, "{\"version\":\"%s\",\"instance\":\"%s\",\"mode\":\"%s\","
 	    "\"generation\":%llu,\"digest\":\"", PENSTOCK_VERSION,
-	    a->role->settings.instance, mode_word(a->role->settings.mode),
+	    a->role->settings.instance, settings_mode_word(a->role->settings.mode),
 	    (unsigned long long)h.generation);
 	for (unsigned i = 0; i < sizeof(h.digest); i++)
 		say(a, "%02x", h.digest[i]);

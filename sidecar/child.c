@@ -363,6 +363,10 @@ child_ended(struct child *c, int status)
 		parent_fail(p, 1);	/* it never served: say so, once */
 	else
 		schedule(c);
+	/* its ring once more: the recorder ends what it had open */
+	if (c->kind == ROLE_ENGINE)
+		child_give(&p->children[CHILD_RECORDER], GIVE_RING,
+		    c->column, p->rings[c->column]);
 }
 
 static void
