@@ -142,6 +142,12 @@ days_from_date(int64_t y, int64_t m, int64_t d)
 	return era * 146097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719468;
 }
 
+static bool
+is_leap(int64_t y)
+{
+	return (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
+}
+
 bool
 rules_date(struct span text, int64_t *out_s)
 {
@@ -149,15 +155,12 @@ rules_date(struct span text, int64_t *out_s)
 	    31, 30, 31 };
 	int64_t y, m, d, last;
 
-	if (text.len != 10 || text.data[4] != '-' || text.data[7] != '-' ||
-	    !digits(text, 0, 4, &y) || !digits(text, 5, 2, &m) ||
-	    !digits(text, 8, 2, &d))
+	if (text.len != 10 || text.data[4] != '-' || text.data[7] != '-')
 		return false;
-	if (y < 1970 || m < 1 || m > 12)
+	if (!digits(text, 0, 4, &y) || !digits(text, 5, 2, &m) ||
+	    !digits(text, 8, 2, &d) || y < 1970 || m < 1 || m > 12)
 		return false;
-	last = month[m - 1];
-	if (m == 2 && ((y % 4 == 0 && y % 100 != 0) || y % 400 == 0))
-		last = 29;
+	last = month[m - 1] + (m == 2 && is_leap(y));
 	if (d < 1 || d > last)
 		return false;
 	*out_s = days_from_date(y, m, d) * 86400;
@@ -773,13 +776,33 @@ options_read(struct reading *rd, const struct rule_keys *k, struct rule *r)
 	}
 }
 
+static void
+opaque_check(struct reading *rd, const struct rule_keys *k,
+    const struct rule *r)
+{
+	if (r->verdict == VERDICT_DENY)
+		problem_add(rd->ps, PROBLEM_ERROR, k->protocol->at,
+		    "remove protocol", "a deny covers every protocol");
+	else if (r->default_ports)
+		problem_add(rd->ps, PROBLEM_ERROR, r->at, "add ports: [N]",
+		    "protocol: tcp without ports would cover 80 and 443");
+	else if (rules_covers_port(r, 80) || rules_covers_port(r, 443))
+		problem_add(rd->ps, PROBLEM_ERROR, k->ports->at,
+		    "remove protocol: tcp; names are read on 80 and 443",
+		    "protocol: tcp on port 80 or 443 would pass what no name "
+		    "was read of");
+	if (r->from_file || (r->patterns_len > 0 &&
+	    r->patterns[0] != NAMES_EXACT))
+		problem_add(rd->ps, PROBLEM_ERROR, r->at,
+		    "write one rule for each exact name",
+		    "protocol: tcp with a wildcard or a file of names");
+}
+
 /* Options that would have no effect, or a dangerous one. */
 static void
 options_check(struct reading *rd, const struct rule_keys *k,
     const struct rule *r)
 {
-	const struct place at = r->at;
-
 	if (k->verdict == NULL)
 		return;
 	if (r->verdict == VERDICT_DENY && r->allow_private)
@@ -792,24 +815,8 @@ options_check(struct reading *rd, const struct rule_keys *k,
 		problem_add(rd->ps, PROBLEM_ERROR, k->allow_private->at,
 		    "remove it",
 		    "an address rule opens its private prefix already");
-	if (!r->opaque)
-		return;
-	if (r->verdict == VERDICT_DENY)
-		problem_add(rd->ps, PROBLEM_ERROR, k->protocol->at,
-		    "remove protocol", "a deny covers every protocol");
-	else if (r->default_ports)
-		problem_add(rd->ps, PROBLEM_ERROR, at, "add ports: [N]",
-		    "protocol: tcp without ports would cover 80 and 443");
-	else if (rules_covers_port(r, 80) || rules_covers_port(r, 443))
-		problem_add(rd->ps, PROBLEM_ERROR, k->ports->at,
-		    "remove protocol: tcp; names are read on 80 and 443",
-		    "protocol: tcp on port 80 or 443 would pass what no name "
-		    "was read of");
-	if (r->from_file || (r->patterns_len > 0 &&
-	    r->patterns[0] != NAMES_EXACT))
-		problem_add(rd->ps, PROBLEM_ERROR, at,
-		    "write one rule for each exact name",
-		    "protocol: tcp with a wildcard or a file of names");
+	if (r->opaque)
+		opaque_check(rd, k, r);
 }
 
 /*

@@ -27,6 +27,7 @@ struct tally {
 
 static void cell_test(const struct source *s, uint32_t cell,
     struct tally *t);
+static int tally_end(const struct tally *t, const char *path);
 
 int
 verb_test(int argc, char **argv)
@@ -57,16 +58,21 @@ verb_test(int argc, char **argv)
 		    strerror(-err));
 	for (i = 0; err == 0 && i < policy_cells(source_policy(s)); i++)
 		cell_test(s, i, &t);
-	if (err == 0)
-		printf("1..%zu\n", t.n);
-	if (err == 0 && t.n == 0)
-		fprintf(stderr, "penstock test: %s has no expect: list\n",
-		    argv[optind]);
 	problem_free(ps);
 	source_free(s);
 	if (err != 0)
 		return err == -EINVAL ? EXIT_CONFIG : EXIT_FAILURE;
-	return t.failed == 0 && t.n > 0 ? 0 : EXIT_FAILURE;
+	return tally_end(&t, argv[optind]);
+}
+
+static int
+tally_end(const struct tally *t, const char *path)
+{
+	printf("1..%zu\n", t->n);
+	if (t->n == 0)
+		fprintf(stderr, "penstock test: %s has no expect: list\n",
+		    path);
+	return t->failed == 0 && t->n > 0 ? 0 : EXIT_FAILURE;
 }
 
 /* A name without a port: allowed when 443 is, denied when no port is. */

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verbs that only read: what they take, and what they exit with. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "sidecar/source.h"
+#include "sidecar/verb.h"
+
+static char dir[] = "/tmp/penstock-source-XXXXXX";
+static char out[1 << 16];
+
+#define RULES(more) "version: 1\nnetwork:\n  default: deny\n  rule:\n" \
+    "    - {verdict: allow, hostname: a.example}\n" more
+
+static void
+put(const char *name, const char *text)
+{
+	char path[256];
+	FILE *f;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	assert_true(fputs(text, f) >= 0);
+	assert_int_equal(fclose(f), 0);
+}
+
+/* Run a verb in the directory; what it prints lands in `out`. */
+static int
+run(int (*verb)(int, char **), const char *a, const char *b, const char *c,
+    const char *d)
+{
+	char *argv[6] = { (char *)(uintptr_t)"verb", (char *)(uintptr_t)a,
+	    (char *)(uintptr_t)b, (char *)(uintptr_t)c,
+	    (char *)(uintptr_t)d, NULL };
+	int argc = 1, rc, saved, saved_err;
+	size_t n;
+	FILE *f = tmpfile();
+
+	while (argv[argc] != NULL)
+		argc++;
+	assert_non_null(f);
+	assert_int_equal(chdir(dir), 0);
+	(void)fflush(NULL);
+	saved = dup(1);
+	saved_err = dup(2);
+	assert_true(dup2(fileno(f), 1) == 1 && dup2(fileno(f), 2) == 2);
+	optind = 0;
+	rc = verb(argc, argv);
+	(void)fflush(NULL);
+	assert_true(dup2(saved, 1) == 1 && dup2(saved_err, 2) == 2);
+	(void)close(saved);
+	(void)close(saved_err);
+	rewind(f);
+	n = fread(out, 1, sizeof(out) - 1, f);
+	out[n] = '\0';
+	(void)fclose(f);
+	return rc;
+}
+
+static int
+set_up(void **state)
+{
+	(void)state;
+	if (mkdtemp(dir) == NULL)
+		return -1;
+	put("old.yaml", RULES("    - {verdict: allow, hostname: b.example}\n"
+	    "expect: [{allow: a.example}, {deny: c.example}]\n"));
+	put("less.yaml", RULES("expect: [{allow: b.example}]\n"));
+	put("more.yaml", RULES("    - {verdict: allow, hostname: b.example, "
+	    "ports: [80, 443, 8443]}\n"));
+	put("private.yaml", RULES("    - {verdict: allow, "
+	    "hostname: b.example, allow_private: true}\n"));
+	put("bad.yaml", "network:\n  default: allow\n");
+	put("team.yaml", "network:\n  rule:\n"
+	    "    - {verdict: allow, hostname: team.example}\n");
+	put("names.yaml", "network:\n  rule:\n"
+	    "    - {verdict: allow, hostnames_file: names.txt}\n");
+	put("names.txt", "n.example\n*.m.example\n");
+	put("penstock.yaml", "version: 1\nmode: cooperative\ncells:\n"
+	    "  - {id: one, policy: [less.yaml, team.yaml]}\n");
+	return 0;
+}
+
+static int
+tear_down(void **state)
+{
+	static const char *const names[] = { "old.yaml", "less.yaml",
+	    "more.yaml", "private.yaml", "bad.yaml", "team.yaml",
+	    "names.yaml", "names.txt", "penstock.yaml" };
+	size_t i;
+
+	(void)state;
+	if (chdir(dir) != 0)
+		return -1;
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		(void)unlink(names[i]);
+	return chdir("/") != 0 || rmdir(dir) != 0 ? -1 : 0;
+}
+
+static void
+check_says_good_or_what_is_wrong(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_check, "old.yaml", NULL, NULL, NULL), 0);
+	assert_non_null(strstr(out, "a.example"));
+	assert_int_equal(run(verb_check, "bad.yaml", NULL, NULL, NULL), 78);
+	assert_non_null(strstr(out, "bad.yaml:2:"));
+	assert_int_equal(run(verb_check, "nosuch", NULL, NULL, NULL), 1);
+	assert_int_equal(run(verb_check, NULL, NULL, NULL, NULL), 2);
+	assert_int_equal(run(verb_check, "penstock.yaml", NULL, NULL, NULL),
+	    0);
+	assert_non_null(strstr(out, "team.example"));
+	assert_int_equal(run(verb_check, "names.yaml", NULL, NULL, NULL), 0);
+	assert_non_null(strstr(out,
+	    "*.m.example matches a.m.example, not m.example"));
+}
+
+static void
+explain_exits_0_for_allow_and_10_for_deny(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_explain, "-c", "old.yaml", "a.example",
+	    NULL), 0);
+	assert_int_equal(run(verb_explain, "-c", "old.yaml", "a.example:22",
+	    NULL), 10);
+	assert_non_null(strstr(out, "nearest: rule 1"));
+	assert_int_equal(run(verb_explain, "-c", "old.yaml", "--ip=10.0.0.1",
+	    "a.example"), 10);
+	assert_non_null(strstr(out, "private_address"));
+	assert_int_equal(run(verb_explain, "-c", "old.yaml", "9.9.9.9:443",
+	    NULL), 10);
+	assert_int_equal(run(verb_explain, "-c", "penstock.yaml",
+	    "team.example", NULL), 0);
+	assert_int_equal(run(verb_explain, "-c", "penstock.yaml",
+	    "--cell=two", "team.example"), 2);
+	assert_int_equal(run(verb_explain, "-c", "old.yaml", "a b", NULL), 2);
+	assert_int_equal(run(verb_explain, "-c", "bad.yaml", "a.example",
+	    NULL), 78);
+}
+
+static void
+diff_tells_wider_from_narrower(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_diff, "old.yaml", "old.yaml", NULL, NULL),
+	    0);
+	assert_int_equal(run(verb_diff, "old.yaml", "less.yaml", NULL, NULL),
+	    12);
+	assert_non_null(strstr(out, "- b.example:443"));
+	assert_int_equal(run(verb_diff, "less.yaml", "old.yaml", NULL, NULL),
+	    10);
+	assert_non_null(strstr(out, "+ b.example:443"));
+	assert_int_equal(run(verb_diff, "old.yaml", "more.yaml", NULL, NULL),
+	    10);
+	assert_non_null(strstr(out, "+ b.example:8443"));
+	assert_int_equal(run(verb_diff, "old.yaml", "private.yaml", NULL,
+	    NULL), 10);
+	assert_int_equal(run(verb_diff, "private.yaml", "old.yaml", NULL,
+	    NULL), 12);
+	assert_int_equal(run(verb_diff, "names.yaml", "less.yaml", NULL,
+	    NULL), 10);
+	assert_non_null(strstr(out, "- *.m.example:443"));
+	/* A failed diff does not read as narrower. */
+	assert_int_equal(run(verb_diff, "old.yaml", "bad.yaml", NULL, NULL),
+	    78);
+	assert_int_equal(run(verb_diff, "old.yaml", "nosuch", NULL, NULL), 1);
+	assert_int_equal(run(verb_diff, "old.yaml", NULL, NULL, NULL), 2);
+}
+
+static void
+test_compares_rules_with_expectations(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_test, "old.yaml", NULL, NULL, NULL), 0);
+	assert_non_null(strstr(out, "1..2\n"));
+	assert_int_equal(run(verb_test, "less.yaml", NULL, NULL, NULL), 1);
+	assert_non_null(strstr(out, "not ok 1 - allow b.example"));
+	assert_int_equal(run(verb_test, "more.yaml", NULL, NULL, NULL), 1);
+	assert_int_equal(run(verb_test, "bad.yaml", NULL, NULL, NULL), 78);
+}
+
+/* The keys that a schema names below a path of objects. */
+static void
+schema_has(const char *which, const char *table, const char *const *keys)
+{
+	json_t *root, *at;
+	size_t i;
+
+	assert_int_equal(run(verb_schema, which, NULL, NULL, NULL), 0);
+	root = json_loads(out, 0, NULL);
+	assert_non_null(root);
+	at = table == NULL ? root :
+	    json_object_get(json_object_get(root, "$defs"), table);
+	at = json_object_get(at, "properties");
+	for (i = 0; keys[i] != NULL; i++)
+		if (json_object_get(at, keys[i]) == NULL)
+			fail_msg("%s: %s is missing", which, keys[i]);
+	assert_int_equal(json_object_size(at), i);
+	json_decref(root);
+}
+
+static void
+the_schemas_name_every_key(void **state)
+{
+	static const char *const network[] = { "default", "report_until",
+	    "enforce", "resolvers", "rule", "help", "no_sni", "ech", "lab",
+	    "nat64", NULL };
+	static const char *const rule[] = { "verdict", "hostname", "cidr",
+	    "hostnames_file", "ports", "protocol", "id", "owner", "reason",
+	    "until", "force", "allow_private", "report", NULL };
+	static const char *const config[] = { "version", "mode", "listeners",
+	    "dns", "interfaces", "cells", "inbound", "ipv6", "limits",
+	    "engines", "ledger", "admin", "users", "drain_timeout",
+	    "reload_grace", "log", "instance", NULL };
+
+	(void)state;
+	schema_has("policy", "network", network);
+	schema_has("policy", "rule", rule);
+	schema_has("config", NULL, config);
+	assert_int_equal(run(verb_schema, "other", NULL, NULL, NULL), 2);
+}
+
+static void
+a_target_is_a_name_or_an_address_with_or_without_a_port(void **state)
+{
+	static const char *const bad[] = { "", ":443", "a b", "a.example:0",
+	    "a.example:65536", "a.example:x", "[::1", "[::1]443",
+	    "1.2.3.4:99999", "https://a.example" };
+	struct host h;
+	struct addr a;
+	uint16_t port = 7;
+	size_t i;
+
+	(void)state;
+	assert_true(source_target("A.Example", &h, &a, &port));
+	assert_string_equal(h.name, "a.example");
+	assert_int_equal(port, 7);
+	assert_true(source_target("a.example:22", &h, &a, &port));
+	assert_int_equal(port, 22);
+	assert_true(source_target("[2001:db8::1]:23", &h, &a, &port));
+	assert_int_equal(h.len, 0);
+	assert_int_equal(port, 23);
+	assert_true(source_target("2001:db8::1", &h, &a, &port));
+	assert_true(source_target("1.2.3.4:24", &h, &a, &port));
+	assert_int_equal(h.len, 0);
+	assert_int_equal(port, 24);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (source_target(bad[i], &h, &a, &port))
+			fail_msg("%s is taken", bad[i]);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(check_says_good_or_what_is_wrong),
+		cmocka_unit_test(explain_exits_0_for_allow_and_10_for_deny),
+		cmocka_unit_test(diff_tells_wider_from_narrower),
+		cmocka_unit_test(test_compares_rules_with_expectations),
+		cmocka_unit_test(the_schemas_name_every_key),
+		cmocka_unit_test(
+		    a_target_is_a_name_or_an_address_with_or_without_a_port),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
