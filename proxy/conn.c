@@ -224,9 +224,11 @@ conn_cut(struct conn *c, enum record_how how, enum reason why)
 static void
 on_side(evutil_socket_t fd, short what, void *arg)
 {
-	(void)fd;
-	(void)what;
-	conn_run(arg);
+	struct conn *c = arg;
+
+	if (what & EV_READ)
+		(fd == c->client.fd ? &c->client : &c->up)->readable = true;
+	conn_run(c);
 }
 
 static void
@@ -493,7 +495,7 @@ conn_close_up(struct conn *c)
 		close(s->fd);
 	s->fd = -1;
 	buf_free(&s->out);
-	s->eof = s->reset = s->shut = s->bulk = false;
+	s->readable = s->eof = s->reset = s->shut = s->bulk = false;
 	if (c->up_alive)
 		count_add(c->proxy->parts.counts, COUNT_UPSTREAM_OPEN, -1);
 	c->up_alive = false;

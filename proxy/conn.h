@@ -62,6 +62,7 @@ struct side {
 	uint32_t piped;			/* bytes in the pipe */
 	int fd;
 	short armed;
+	bool readable;			/* worth a read before the next event */
 	bool eof;			/* nothing more comes from it */
 	bool reset;			/* its peer has reset it */
 	bool shut;			/* we have ended our direction */

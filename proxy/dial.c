@@ -282,6 +282,8 @@ dial_won(struct conn *c, unsigned i)
 	c->end->dialled = o->tries[i].to;
 	try_drop(o, i, true);
 	dial_cancel(c);
+	/* An event will say when there is something to read. */
+	c->client.readable = c->up.readable = false;
 	c->up_alive = true;
 	count_add(c->proxy->parts.counts, COUNT_UPSTREAM_OPEN, 1);
 	if (o->shown == SHOWN_REQUEST) {

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -164,6 +166,18 @@ listeners_init(struct proxy *p)
 	return 0;
 }
 
+/* What libcrypto reads of files at its first use, it reads before the file
+ * system is closed to us. */
+static int
+digest_init(void)
+{
+	uint8_t out[EVP_MAX_MD_SIZE];
+
+	OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
+	return EVP_Digest("", 0, out, NULL, EVP_sha256(), NULL) == 1 ? 0 :
+	    -ENOMEM;
+}
+
 int
 proxy_new(struct proxy **out, const struct proxy_parts *parts)
 {
@@ -183,7 +197,7 @@ proxy_new(struct proxy **out, const struct proxy_parts *parts)
 	p->resume = evtimer_new(parts->base, on_resume, p);
 	p->grace = evtimer_new(parts->base, on_grace, p);
 	if (p->buffer == NULL || p->flush == NULL || p->resume == NULL ||
-	    p->grace == NULL || sweep_start(p) < 0)
+	    p->grace == NULL || sweep_start(p) < 0 || digest_init() < 0)
 		goto out;
 	timeouts_init(p);
 	pipes_init(&p->pipes, pipe_bytes_max(parts));

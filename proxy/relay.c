@@ -70,7 +70,7 @@ source_over(struct conn *c, struct side *from, struct side *to, ssize_t n,
     int e)
 {
 	if (n < 0 && e == EAGAIN) {
-		from->bulk = false;
+		from->bulk = from->readable = false;
 		pipe_back(c, to);
 		return false;
 	}
@@ -126,8 +126,10 @@ fill_copy(struct conn *c, struct side *from, struct side *to)
 		conn_cut(c, HOW_CUT, REASON_LIMIT_MEMORY);
 		return false;
 	}
-	if ((size_t)n < size)
+	if ((size_t)n < size) {
+		from->readable = false;	/* an event tells of more */
 		return w < n;
+	}
 	if (c->open == NULL)
 		from->bulk = true;
 	return true;
@@ -140,7 +142,7 @@ pump(struct conn *c, struct side *from, struct side *to)
 	for (unsigned i = 0; i < RELAY_ROUNDS; i++) {
 		if (!flush(c, to))
 			return;
-		if (from->eof || to->reset)
+		if (from->eof || to->reset || !from->readable)
 			break;
 		if (from->bulk && to->pipe == NULL &&
 		    (to->pipe = pipes_get(&c->proxy->pipes)) == NULL)
@@ -152,7 +154,9 @@ pump(struct conn *c, struct side *from, struct side *to)
 	/* The end goes on only after all bytes before it. */
 	if (from->eof && !from->reset && !to->shut && !to->reset &&
 	    buf_left(&to->out) == 0 && to->piped == 0) {
-		shutdown(to->fd, SHUT_WR);
+		/* When this was the last direction the close says it. */
+		if (!to->eof || !from->shut)
+			shutdown(to->fd, SHUT_WR);
 		to->shut = true;
 	}
 	if (to->piped == 0 && !from->bulk)

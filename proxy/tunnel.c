@@ -222,8 +222,10 @@ gate_read(struct conn *c)
 	bool was_empty = buf_left(&c->in) == 0;
 	ssize_t n = 0;
 
-	while (!c->client.eof && n >= 0) {
+	while (c->client.readable && !c->client.eof && n >= 0) {
 		n = buf_recv(&c->in, c->client.fd, HELLO_STREAM_MAX_BYTES);
+		if (n == -EAGAIN)
+			c->client.readable = false;
 		if (n == 0)
 			c->client.eof = true;
 	}
