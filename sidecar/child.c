@@ -97,7 +97,7 @@ give(struct child *c, enum give what, unsigned index, int fd)
 	if (c->fd < 0 || fd < 0)
 		return;
 	if (c->kind == ROLE_ENGINE)
-		g.number = c->parent->spawned << 40;
+		g.number = c->parent->spawned << 32;
 	if (c->kind == ROLE_COMPILE) {
 		g.number = c->parent->last_generation;
 		g.flags = c->parent->o.accept_shared_segment ?

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@ static struct health_page *health;
 static int64_t started_s;
 
 static void init(struct parent *p, const struct parent_options *o);
+static rlim_t raise_nofile(void);
 static int open_config(struct parent *p);
 static int add_signals(struct parent *p);
 static int start_phase(struct parent *p);
@@ -41,6 +43,7 @@ parent_run(const struct parent_options *o)
 	struct parent *p = &parent;
 
 	init(p, o);
+	p->nofile = raise_nofile();
 	signal(SIGPIPE, SIG_IGN);
 	p->base = event_base_new();
 	if (p->base == NULL || open_config(p) != 0)
@@ -86,6 +89,21 @@ init(struct parent *p, const struct parent_options *o)
 	}
 	started_s = (int64_t)time(NULL);
 	log_init("parent", LOG_INFO_);
+}
+
+/* Each connection takes up to two descriptors, and pipes on top: the soft
+ * limit is for programs that use select(2). */
+static rlim_t
+raise_nofile(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) != 0)
+		return 0;
+	l.rlim_cur = l.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &l) != 0)
+		getrlimit(RLIMIT_NOFILE, &l);
+	return l.rlim_cur;
 }
 
 /* The directory stays open: every later reload reads beneath it. */
@@ -429,12 +447,12 @@ serving(struct parent *p)
 	list_listeners(p, where, sizeof(where));
 	log_line(LOG_INFO_, "started version=%s mode=%s %s generation=%"
 	    PRIu64 " digest=%s cells=%zu engines=%u listeners=%s uids=%s "
-	    "landlock=%d memory_max_bytes=%" PRIu64, PENSTOCK_VERSION,
+	    "landlock=%d descriptors=%ju memory_max_bytes=%" PRIu64, PENSTOCK_VERSION,
 	    settings_mode_word(p->settings.mode),
 	    enforcing ? "enforcing" : "NOT ENFORCING",
 	    p->generation, digest, policy_cells(p->policy), p->n_engines,
 	    where, confine_can_setuid() ? "separate" : "one",
-	    confine_landlock_abi(),
+	    confine_landlock_abi(), (uintmax_t)p->nofile,
 	    proxy_memory_max(&p->settings.limits, p->n_engines));
 	parent_note(p, RECORD_START, "version=%s mode=%s %s engines=%u",
 	    PENSTOCK_VERSION, settings_mode_word(p->settings.mode),

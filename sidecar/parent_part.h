@@ -2,6 +2,7 @@
 #ifndef SIDECAR_PARENT_PART_H
 #define SIDECAR_PARENT_PART_H
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "sidecar/parent.h"
@@ -43,6 +44,7 @@ struct parent {
 	struct parent_options o;
 	struct event_base *base;
 	enum phase phase;
+	rlim_t nofile;
 	int status;			/* to exit with */
 
 	struct settings settings;

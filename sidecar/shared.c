@@ -138,8 +138,8 @@ make_admin(struct parent *p)
 	return p->admin_fd < 0 ? p->admin_fd : 0;
 }
 
-/* The directory becomes the recorder's, where that is possible; otherwise
- * the recorder takes the directory's owner. */
+/* The recorder takes the directory's owner (role.c): a service manager sets
+ * that, and would set it back. */
 static int
 open_ledger(struct parent *p)
 {

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/compile.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CONFIG "version: 1\nmode: shared\n" \
+	"cells: [{id: a, policy: [p.yaml]}]\n"
+#define POLICY "version: 1\nnetwork:\n  resolvers: [198.18.0.53]\n" \
+	"  rule:\n    - {verdict: allow, hostname: a.example.com}\n"
+
+static char dir[] = "/tmp/penstock-test-XXXXXX";
+static int dir_fd;
+static struct config_env env;
+static char *said;
+
+static void
+put(const char *name, const char *text)
+{
+	int fd = openat(dir_fd, name, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+static struct compile *
+run(const char *name, int want)
+{
+	struct problems *ps = problem_new();
+	struct compile *c;
+	size_t n;
+	FILE *f;
+	int rc;
+
+	assert_int_equal(compile_new(&c, dir_fd, name, &env), 0);
+	rc = compile_run(c, 7, 1800000000, ps);
+	free(said);
+	f = open_memstream(&said, &n);
+	problem_print(ps, f);
+	fclose(f);
+	problem_free(ps);
+	if (rc != want)
+		fail_msg("%d, not %d: %s", rc, want, said);
+	return c;
+}
+
+static void
+an_image_carries_policy_settings_and_generation(void **state)
+{
+	struct settings s;
+	struct policy *p;
+	struct compile *c;
+
+	(void)state;
+	put("c.yaml", CONFIG);
+	put("p.yaml", POLICY);
+	c = run("c.yaml", 0);
+	assert_int_equal(policy_open(&p, compile_image(c)), 0);
+	assert_int_equal(policy_generation(p), 7);
+	assert_memory_equal(policy_digest(p), compile_digest(c), 32);
+	assert_true(settings_from(&s, p));
+	assert_int_equal(s.mode, MODE_SHARED);
+	assert_int_equal(policy_cells(p), 1);
+	assert_true(settings_is_enforcing(&s, p, 1800000000));
+	s.mode = MODE_COOPERATIVE;
+	assert_false(settings_is_enforcing(&s, p, 1800000000));
+	policy_free(p);
+	compile_free(c);
+}
+
+static void
+the_digest_is_of_every_byte_that_was_read(void **state)
+{
+	uint8_t one[32];
+	struct compile *c;
+
+	(void)state;
+	put("c.yaml", CONFIG);
+	put("p.yaml", POLICY);
+	c = run("c.yaml", 0);
+	memcpy(one, compile_digest(c), 32);
+	assert_non_null(memmem(compile_bundle(c).data, compile_bundle(c).len,
+	    POLICY, strlen(POLICY)));
+	compile_free(c);
+	c = run("c.yaml", 0);
+	assert_memory_equal(one, compile_digest(c), 32);
+	compile_free(c);
+	put("p.yaml", POLICY "# a comment\n");
+	c = run("c.yaml", 0);
+	assert_memory_not_equal(one, compile_digest(c), 32);
+	compile_free(c);
+	put("c.yaml", CONFIG "# a comment\n");
+	put("p.yaml", POLICY);
+	c = run("c.yaml", 0);
+	assert_memory_not_equal(one, compile_digest(c), 32);
+	compile_free(c);
+}
+
+static void
+nothing_outside_the_directory_is_read(void **state)
+{
+	static const char *const names[] =
+	    { "../etc/passwd", "out", "sub/../../x" };
+	char text[256];
+
+	(void)state;
+	assert_int_equal(symlinkat("/etc/passwd", dir_fd, "out"), 0);
+	for (size_t i = 0; i < 3; i++) {
+		snprintf(text, sizeof(text), "version: 1\nmode: shared\n"
+		    "cells: [{id: a, policy: [\"%s\"]}]\n", names[i]);
+		put("c.yaml", text);
+		compile_free(run("c.yaml", -EINVAL));
+		assert_non_null(strstr(said, "cannot read"));
+	}
+	unlinkat(dir_fd, "out", 0);
+	assert_int_equal(mkfifoat(dir_fd, "fifo", 0600), 0);
+	put("c.yaml", "version: 1\nmode: shared\n"
+	    "cells: [{id: a, policy: [fifo]}]\n");
+	compile_free(run("c.yaml", -EINVAL));
+	assert_non_null(strstr(said, "no regular file"));
+	unlinkat(dir_fd, "fifo", 0);
+	compile_free(run("missing.yaml", -EINVAL));
+}
+
+static void
+a_link_beneath_the_directory_is_followed(void **state)
+{
+	(void)state;
+	/* as Kubernetes mounts a ConfigMap */
+	assert_int_equal(mkdirat(dir_fd, "..v1", 0700), 0);
+	put("..v1/p.yaml", POLICY);
+	unlinkat(dir_fd, "p.yaml", 0);
+	assert_int_equal(symlinkat("..v1", dir_fd, "..data"), 0);
+	assert_int_equal(symlinkat("..data/p.yaml", dir_fd, "p.yaml"), 0);
+	put("c.yaml", CONFIG);
+	compile_free(run("c.yaml", 0));
+	unlinkat(dir_fd, "p.yaml", 0);
+	unlinkat(dir_fd, "..data", 0);
+	unlinkat(dir_fd, "..v1/p.yaml", 0);
+	unlinkat(dir_fd, "..v1", AT_REMOVEDIR);
+}
+
+static void
+W40_the_environment_alone_makes_a_sidecar(void **state)
+{
+	struct compile *c;
+	struct policy *p;
+
+	(void)state;
+	env.cell = "pod";
+	env.dns_resolvers = "198.18.0.53";
+	env.egress_policy = "{\"default\":\"deny\",\"rules\":[{\"verdict\":"
+	    "\"allow\",\"hostname\":\"a.example.com\"}]}";
+	c = run(NULL, 0);
+	assert_int_equal(policy_open(&p, compile_image(c)), 0);
+	assert_int_equal(policy_cell_by_id(p, span_str("pod")), 0);
+	policy_free(p);
+	compile_free(c);
+	env.egress_policy = "{\"default\":\"allow\",\"rules\":[]}";
+	compile_free(run(NULL, -EINVAL));
+	assert_non_null(strstr(said, "RUNEWARD_EGRESS_POLICY"));
+	memset(&env, 0, sizeof(env));
+}
+
+static int
+make_dir(void **state)
+{
+	(void)state;
+	if (mkdtemp(dir) == NULL)
+		return -1;
+	dir_fd = open(dir, O_RDONLY | O_DIRECTORY);
+	return dir_fd < 0;
+}
+
+static int
+remove_dir(void **state)
+{
+	(void)state;
+	free(said);
+	unlinkat(dir_fd, "c.yaml", 0);
+	unlinkat(dir_fd, "p.yaml", 0);
+	close(dir_fd);
+	return rmdir(dir);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+		    an_image_carries_policy_settings_and_generation),
+		cmocka_unit_test(the_digest_is_of_every_byte_that_was_read),
+		cmocka_unit_test(nothing_outside_the_directory_is_read),
+		cmocka_unit_test(a_link_beneath_the_directory_is_followed),
+		cmocka_unit_test(W40_the_environment_alone_makes_a_sidecar),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
