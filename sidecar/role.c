@@ -194,7 +194,8 @@ take_policy(struct role *r, int fd)
 	r->settings = s;
 	log_init(role_word(r->kind), (enum log_level)s.log_level);
 	if (old != NULL) {
-		r->ops->policy(r, old);
+		if (r->ops->policy != NULL)
+			r->ops->policy(r, old);
 		policy_free(old);
 		munmap(old_image, old_bytes);
 	}
@@ -329,7 +330,8 @@ take_message(struct role *r, struct ipc_message *m)
 
 	if (m->type != IPC_GIVE) {
 		ipc_discard(m);
-		r->ops->order(r, (enum ipc_type)m->type);
+		if (r->ops->order != NULL)
+			r->ops->order(r, (enum ipc_type)m->type);
 		return;
 	}
 	if (m->len != sizeof(g) || m->n_fds != 1) {
@@ -338,7 +340,11 @@ take_message(struct role *r, struct ipc_message *m)
 	}
 	memcpy(&g, m->body, sizeof(g));
 	if (g.what != GIVE_POLICY) {
-		r->ops->gift(r, (enum give)g.what, g.index, m->fds[0]);
+		if (r->ops->gift != NULL)
+			r->ops->gift(r, (enum give)g.what, g.index,
+			    m->fds[0]);
+		else
+			close(m->fds[0]);
 		return;
 	}
 	rc = take_policy(r, m->fds[0]);

@@ -72,7 +72,8 @@ struct gift {
 
 struct role;
 
-/* What a kind of role does.  Calls come from the event loop, but for start. */
+/* What a kind of role does.  Calls come from the event loop, but for start;
+ * all others may be NULL. */
 struct role_ops {
 	/* Before confinement is complete (files can be opened, nothing from
 	 * outside was read): take the gifts, make the parts, add events.
@@ -84,7 +85,7 @@ struct role_ops {
 	void (*gift)(struct role *r, enum give what, unsigned index, int fd);
 	/* IPC_DRAIN, IPC_STOP or IPC_REOPEN. */
 	void (*order)(struct role *r, enum ipc_type order);
-	/* After the event loop, before the process ends; may be NULL. */
+	/* After the event loop, before the process ends. */
 	void (*stop)(struct role *r);
 };
 
