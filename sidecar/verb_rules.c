@@ -257,7 +257,10 @@ spec_from(struct rules_spec *r, const struct given *g, int *status)
 		fputs(usage, stderr);
 		return false;
 	} else {
-		rules_default(r, mode);
+		struct settings s;
+
+		settings_default(&s, mode);
+		rules_from_settings(r, &s);
 	}
 	if (!overlay(r, g))
 		return false;

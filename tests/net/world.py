@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers of the world, in one process inside its namespace.
+
+Names (a scriptable DNS server), an origin that fails in chosen ways, an echo
+for TCP and UDP, and a WebSocket server.  Arguments: one JSON file that says
+which names have which addresses; it is read again when it changes.  What was
+asked and what arrived is appended to `seen` as JSON lines.
+"""
+import base64
+import hashlib
+import json
+import os
+import socket
+import socketserver
+import struct
+import sys
+import threading
+import time
+
+DIR = sys.argv[1]
+SEEN = open(os.path.join(DIR, "seen"), "a", buffering=1)
+LOCK = threading.Lock()
+
+
+def seen(what, **more):
+    with LOCK:
+        SEEN.write(json.dumps({"what": what, **more}) + "\n")
+
+
+def table():
+    with open(os.path.join(DIR, "names.json")) as f:
+        return json.load(f)
+
+
+def dns_answer(query, via):
+    ident, flags, qd = struct.unpack(">HHH", query[:6])
+    at, labels = 12, []
+    while query[at]:
+        labels.append(query[at + 1:at + 1 + query[at]].decode("latin-1"))
+        at += 1 + query[at]
+    qtype = struct.unpack(">H", query[at + 1:at + 3])[0]
+    question = query[12:at + 5]
+    name = ".".join(labels).lower()
+    seen("dns", name=name, qtype=qtype, via=via)
+    entry = table().get(name)
+    if entry == "silence":
+        return None
+    if entry == "servfail":
+        return struct.pack(">HHHHHH", ident, 0x8182, 1, 0, 0, 0) + question
+    answers = b""
+    count = 0
+    for a in entry or []:
+        family = socket.AF_INET6 if ":" in a else socket.AF_INET
+        kind = 28 if ":" in a else 1
+        if kind != qtype:
+            continue
+        data = socket.inet_pton(family, a)
+        answers += b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, 30, len(data))
+        answers += data
+        count += 1
+    rcode = 3 if entry is None else 0
+    head = struct.pack(">HHHHHH", ident, 0x8180 | rcode, 1, count, 0, 0)
+    return head + question + answers
+
+
+class DnsUdp(socketserver.BaseRequestHandler):
+    def handle(self):
+        data, sock = self.request
+        answer = dns_answer(data, "udp")
+        if answer:
+            sock.sendto(answer, self.client_address)
+
+
+class DnsTcp(socketserver.StreamRequestHandler):
+    def handle(self):
+        while True:
+            head = self.rfile.read(2)
+            if len(head) < 2:
+                return
+            answer = dns_answer(self.rfile.read(int.from_bytes(head, "big")),
+                                "tcp")
+            if answer:
+                self.wfile.write(len(answer).to_bytes(2, "big") + answer)
+
+
+class UdpEcho(socketserver.BaseRequestHandler):
+    def handle(self):
+        data, sock = self.request
+        seen("udp", peer=self.client_address[0], data=data.decode("latin-1"))
+        sock.sendto(data, self.client_address)
+
+
+class Echo(socketserver.BaseRequestHandler):
+    """Speaks first, echoes, and says at the end how much it had."""
+
+    def handle(self):
+        seen("echo", peer=self.client_address[0])
+        total = 0
+        self.request.sendall(b"ready\n")
+        while True:
+            data = self.request.recv(65536)
+            if not data:
+                break
+            total += len(data)
+            self.request.sendall(data)
+        self.request.sendall(b"\nhad %d\n" % total)
+
+
+class Fault(socketserver.StreamRequestHandler):
+    """Plain HTTP, failing as the path asks."""
+
+    def handle(self):
+        line = self.rfile.readline(4096).decode("latin-1")
+        while self.rfile.readline(4096) not in (b"\r\n", b"\n", b""):
+            pass
+        path = line.split(" ")[1] if " " in line else "/"
+        seen("fault", path=path)
+        if path.startswith("/reset"):
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                                       struct.pack("ii", 1, 0))
+            self.connection.close()
+        elif path.startswith("/empty"):
+            return
+        elif path.startswith("/short"):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n"
+                             b"\r\nshort")
+        elif path.startswith("/both"):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
+                             b"Transfer-Encoding: chunked\r\n\r\n"
+                             b"2\r\nok\r\n0\r\n\r\n")
+        elif path.startswith("/hang"):
+            time.sleep(20)
+        else:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n"
+                             b"Connection: close\r\n\r\nok\n")
+
+
+class WebSocket(socketserver.StreamRequestHandler):
+    def handle(self):
+        key = ""
+        while True:
+            line = self.rfile.readline(4096).decode("latin-1").strip()
+            if not line:
+                break
+            if line.lower().startswith("sec-websocket-key:"):
+                key = line.split(":", 1)[1].strip()
+        accept = base64.b64encode(hashlib.sha1(
+            (key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode())
+            .digest()).decode()
+        self.wfile.write(("HTTP/1.1 101 Switching Protocols\r\n"
+                          "Upgrade: websocket\r\nConnection: Upgrade\r\n"
+                          f"Sec-WebSocket-Accept: {accept}\r\n\r\n").encode())
+        while True:
+            head = self.rfile.read(2)
+            if len(head) < 2 or head[0] & 15 == 8:
+                return
+            mask = self.rfile.read(4)
+            body = self.rfile.read(head[1] & 127)
+            text = bytes(b ^ mask[i % 4] for i, b in enumerate(body))
+            self.wfile.write(bytes([0x81, len(text)]) + text)
+
+
+def serve(kind, handler, family, address, port):
+    class Server(socketserver.ThreadingMixIn, kind):
+        daemon_threads = True
+        allow_reuse_address = True
+        address_family = family
+        request_queue_size = 128
+
+        def handle_error(self, request, client_address):
+            pass
+    server = Server((address, port), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def main():
+    tcp, udp = socketserver.TCPServer, socketserver.UDPServer
+    four, six = socket.AF_INET, socket.AF_INET6
+    serve(udp, DnsUdp, four, "203.0.113.53", 53)
+    serve(tcp, DnsTcp, four, "203.0.113.53", 53)
+    serve(udp, UdpEcho, four, "203.0.113.10", 443)
+    serve(udp, UdpEcho, four, "203.0.113.10", 9999)
+    serve(udp, UdpEcho, six, "2001:db8:113::10", 9999)
+    serve(tcp, Echo, four, "203.0.113.10", 7000)
+    serve(tcp, Echo, six, "2001:db8:113::10", 7000)
+    serve(tcp, Fault, four, "203.0.113.12", 80)
+    serve(tcp, WebSocket, four, "203.0.113.13", 80)
+    print("ready", flush=True)
+    threading.Event().wait()
+
+
+main()
