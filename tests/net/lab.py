@@ -136,7 +136,8 @@ class Lab:
         sh("ip", "netns", "add", self.ns(name))
         self.spaces.append(name)
         self.ip(name, "link", "set", "lo", "up")
-        for key in ("net.ipv6.conf.all.accept_dad=0",
+        for key in ("net.ipv4.ping_group_range=0 2147483647",
+                    "net.ipv6.conf.all.accept_dad=0",
                     "net.ipv6.conf.default.accept_dad=0"):
             sh("ip", "netns", "exec", self.ns(name), "sysctl", "-qw", key)
         etc = "/etc/netns/" + self.ns(name)

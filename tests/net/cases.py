@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The form of a paired test, and small programs that an agent would run."""
+
+
+class Case:
+    """attempt(lab) -> Result; leaks(Result): it got out; closed(lab, Result)
+    asserts what the same attempt gives with the guard."""
+
+    def __init__(self, name, attempt, leaks, closed,
+                 modes=("gateway", "shared")):
+        self.name, self.attempt, self.leaks = name, attempt, leaks
+        self.closed, self.modes = closed, modes
+
+
+def check_pair(gate, case):
+    leak = gate.leaks[case.name]
+    assert case.leaks(leak), "it does not leak without the guard: %r" % leak
+    r = case.attempt(gate.lab)
+    assert r.status != "timeout", r
+    case.closed(gate.lab, r)
+
+
+def reached(r):
+    return "reached" in r.out
+
+
+def curl(*args, **kw):
+    return lambda lab: lab.agent("curl", "-sS", "-m", "8", *args, **kw)
+
+
+def refused_with(*words, within=4):
+    """Nothing came back, these words were printed, and soon."""
+    def closed(lab, r):
+        assert "reached" not in r.out, r
+        assert any(w.lower() in r.text.lower() for w in words), r
+        assert r.seconds < within, r
+    return closed
+
+
+def denied_http(reason, host):
+    """The 403 that an agent can read."""
+    def closed(lab, r):
+        assert "reached" not in r.out, r
+        assert "403" in r.text and reason in r.text and host in r.text, r
+    return closed
+
+
+UDP = """
+import socket, sys
+s = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET,
+                  socket.SOCK_DGRAM)
+s.settimeout(2)
+try:
+    s.connect((sys.argv[1], int(sys.argv[2])))
+    s.send(sys.argv[3].encode())
+    print("got", s.recv(100).decode())
+except OSError as e:
+    print("error", type(e).__name__, e)
+"""
+
+TCP = """
+import socket, sys
+host, port, send, options = sys.argv[1:5]
+six = ":" in host
+s = socket.socket(socket.AF_INET6 if six else socket.AF_INET)
+s.settimeout(float(sys.argv[5]) if len(sys.argv) > 5 else 3)
+for o in options.split():
+    if o == "device":
+        s.setsockopt(socket.SOL_SOCKET, 25, b"eth0\\0")
+    if o == "priority":
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, 6)
+    if o.startswith("source="):
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("", int(o[7:])))
+try:
+    s.connect((host, int(port)))
+    s.sendall(send.encode().decode("unicode_escape").encode("latin-1"))
+    data = b""
+    while True:
+        d = s.recv(4096)
+        if not d:
+            break
+        data += d
+        if b"ready" in data:
+            break
+    print("got", data.decode("latin-1"))
+except OSError as e:
+    print("error", type(e).__name__, e)
+"""
+
+GET = "GET / HTTP/1.1\\r\\nHost: %s\\r\\nConnection: close\\r\\n\\r\\n"
+
+# Ask one question; print the code and the addresses.
+ASK = """
+import socket, struct, sys
+server, name, qtype, via = sys.argv[1:5]
+q = struct.pack(">HHHHHH", 77, 0x100, 1, 0, 0, 0)
+for label in name.split("."):
+    q += bytes([len(label)]) + label.encode("latin-1")
+q += b"\\0" + struct.pack(">HH", int(qtype), 1)
+try:
+    if via == "tcp":
+        s = socket.create_connection((server, 53), 4)
+        s.sendall(struct.pack(">H", len(q)) + q)
+        n = struct.unpack(">H", s.recv(2))[0]
+        a = b""
+        while len(a) < n:
+            a += s.recv(n)
+    else:
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.settimeout(4)
+        s.connect((server, 53))
+        s.send(q)
+        a = s.recv(2000)
+    print("rcode", a[3] & 15, "answers", struct.unpack(">H", a[6:8])[0])
+    for i in range(len(a) - 13):
+        if a[i:i + 4] == b"\\xc0\\x0c\\0\\x01":
+            print("address", socket.inet_ntoa(a[i + 12:i + 16]))
+except OSError as e:
+    print("error", type(e).__name__, e)
+"""
+
+
+def program(code, *args):
+    return lambda lab: lab.python(code, *args)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One lab for the whole run; every file's attempts are first seen to succeed
+without the guard, then tried again with it."""
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from lab import Lab  # noqa: E402
+
+MODES = ("gateway", "shared")
+
+
+@pytest.fixture(scope="session")
+def lab():
+    with Lab() as made:
+        yield made
+
+
+def pytest_generate_tests(metafunc):
+    if "case" in metafunc.fixturenames:
+        pairs = [(m, c) for m in MODES for c in metafunc.module.CASES
+                 if m in c.modes]
+        metafunc.parametrize("gate,case", pairs, indirect=["gate"],
+                             ids=["%s-%s" % (m, c.name) for m, c in pairs],
+                             scope="module")
+    elif "gate" in metafunc.fixturenames:
+        modes = getattr(metafunc.function, "modes", MODES)
+        metafunc.parametrize("gate", modes, indirect=True, scope="module")
+
+
+class Gate:
+    def __init__(self, lab, leaks):
+        self.lab, self.leaks = lab, leaks
+
+
+@pytest.fixture(scope="module")
+def gate(request, lab):
+    """penstock in one mode, and what the file's attempts gave before it."""
+    mode = request.param
+    lab.unguarded(mode)
+    leaks = {}
+    for c in getattr(request.module, "CASES", []):
+        if mode in c.modes:
+            leaks[c.name] = c.attempt(lab)
+    lab.up(mode, **getattr(request.module, "SETTINGS", {}))
+    yield Gate(lab, leaks)
+    lab.down()

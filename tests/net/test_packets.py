@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Below names: other protocols, other families, other ways out of the
+namespace, and the rules themselves."""
+import os
+import time
+
+import pytest
+
+from cases import (ASK, GET, TCP, UDP, Case, check_pair, curl, program,
+                   reached, refused_with)
+from lab import HERE
+
+EVIL = GET % "evil.test"
+
+PING = """
+import os, socket, struct, sys
+kind = int(sys.argv[1])
+s = socket.socket(socket.AF_INET, kind, 1)
+s.settimeout(1.5)
+p = struct.pack(">BBHHH", 8, 0, 0, 7, 1) + b"out"
+c = sum(struct.unpack(">%dH" % ((len(p) + 1) // 2), p + b"\\0" * (len(p) % 2)))
+c = ~((c >> 16) + (c & 0xffff)) & 0xffff
+try:
+    s.sendto(p[:2] + struct.pack(">H", c) + p[4:], ("203.0.113.10", 0))
+    while True:
+        d = s.recv(200)
+        if d[-3:] == b"out" and (d[0] == 0 or d[20] == 0):
+            print("got echo")
+            break
+        if kind == 3 and d[20] != 0:
+            print("got type", d[20])
+            break
+except OSError as e:
+    print("error", type(e).__name__, e)
+"""
+
+# A UDP datagram made by hand below the kernel's own UDP.
+RAW = """
+import socket, struct, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, 17)
+data = b"raw-out"
+try:
+    s.sendto(struct.pack(">HHHH", 5555, 9999, 8 + len(data), 0) + data,
+             ("203.0.113.10", 0))
+    print("sent")
+except OSError as e:
+    print("error", type(e).__name__, e)
+"""
+
+
+def raw_attempt(lab):
+    before = len(lab.seen(what="udp", data="raw-out"))
+    r = lab.run(lab.agent_space, "/usr/bin/python3", "-c", RAW)
+    time.sleep(0.3)
+    if len(lab.seen(what="udp", data="raw-out")) > before:
+        r.out += "reached the server\n"
+    return r
+
+
+def got(r):
+    return "got" in r.out
+
+
+def quiet(lab, r):
+    assert "got" not in r.out and "reached" not in r.out, r
+
+
+def at_once(lab, r):
+    quiet(lab, r)
+    assert "error" in r.out and r.seconds < 1.5, r
+
+
+def root(code, *args):
+    return lambda lab: lab.run(lab.agent_space, "/usr/bin/python3", "-c",
+                               code, *args)
+
+
+CASES = [
+    Case("udp-B053", program(UDP, "203.0.113.10", "9999", "x"), got, at_once),
+    Case("quic-udp443", program(UDP, "203.0.113.10", "443", "x"), got,
+         at_once),
+    Case("udp6-B51", program(UDP, "2001:db8:113::10", "9999", "x"), got,
+         at_once),
+    Case("tcp6-B51", curl("-6", "http://[2001:db8:113::10]/"), reached,
+         refused_with("Permission denied", "refused", "unreachable",
+                      "connect", within=2)),
+    Case("tcp-address-B71", program(TCP, "203.0.113.10", "7000", "", ""),
+         got, lambda lab, r: quiet(lab, r)),
+    Case("http-to-address", program(TCP, "203.0.113.10", "80", EVIL, ""),
+         reached, lambda lab, r: (quiet_403(r))),
+    Case("v4-mapped", program(TCP, "::ffff:203.0.113.10", "80", EVIL, ""),
+         reached, lambda lab, r: quiet_403(r)),
+    Case("bind-to-device", program(TCP, "203.0.113.10", "80", EVIL, "device"),
+         reached, lambda lab, r: not_reached(r)),
+    Case("ping-socket", program(PING, "2"), got, lambda lab, r: quiet(lab, r)),
+    Case("ping-raw-root", root(PING, "3"), lambda r: "got echo" in r.out,
+         lambda lab, r: no_echo(r)),
+    Case("raw-udp-root", raw_attempt, reached, quiet),
+    Case("dns-direct-B41",
+         program(ASK, "203.0.113.53", "evil.test", "1", "tcp"),
+         lambda r: "address 203" in r.out, lambda lab, r: no_name(r)),
+    Case("dns-udp-B39", program(ASK, "203.0.113.53", "evil.test", "1", "udp"),
+         lambda r: "address 203" in r.out, lambda lab, r: no_name(r)),
+]
+
+
+def quiet_403(r):
+    assert "reached" not in r.out and " 403 " in r.out, r
+
+
+def not_reached(r):
+    assert "reached" not in r.out, r
+
+
+def no_echo(r):
+    assert "got echo" not in r.out, r
+
+
+def no_name(r):
+    assert "rcode 3" in r.out and "address" not in r.out, r
+
+
+def test_closed_after_leak(gate, case):
+    check_pair(gate, case)
+
+
+def test_denied_names_are_never_asked_upstream(gate):
+    """B39: policy before lookup, on UDP and TCP."""
+    before = len(gate.lab.seen(what="dns", name="evil.test"))
+    for via in ("udp", "tcp"):
+        r = gate.lab.python(ASK, "203.0.113.53", "evil.test", "1", via)
+        assert "rcode 3" in r.out, r
+    assert len(gate.lab.seen(what="dns", name="evil.test")) == before
+
+
+def test_rules_stand_and_a_changed_rule_is_named(gate):
+    """B63: read back, not trusted."""
+    lab = gate.lab
+    assert lab.verb("rules", "check", "-c", lab.conf).status == 0
+    chain = "inp" if lab.mode == "gateway" else "flt"
+    r = lab.run(lab.space, "nft", "insert", "rule", "inet", "penstock", chain,
+                "tcp", "dport", "4444", "accept")
+    assert r.status == 0, r
+    r = lab.verb("rules", "check", "-c", lab.conf)
+    assert r.status == 1 and "not as loaded" in r.err, r
+    assert lab.verb("rules", "apply", "-c", lab.conf).status == 0
+    assert lab.verb("rules", "check", "-c", lab.conf).status == 0
+
+
+def test_rules_without_privilege_say_so(gate):
+    lab = gate.lab
+    r = lab.run(lab.space, *lab.AS_AGENT, lab.binary, "rules", "check", "-c",
+                lab.conf)
+    assert r.status == 77 and "CAP_NET_ADMIN" in r.err, r
+
+
+def test_without_penstock_it_stays_closed(gate):
+    """The daemon is gone, the rules are not: refused at once, both ways."""
+    lab = gate.lab
+    lab.stop(lab.penstock)
+    try:
+        r = lab.agent("curl", "-sS", "-m", "5", "http://203.0.113.10/")
+        assert not reached(r) and r.seconds < 2, r
+        r = lab.python(UDP, "203.0.113.10", "9999", "x")
+        assert "got" not in r.out, r
+    finally:
+        lab.serve()
+
+
+def exempt(lab, *options):
+    return lab.run("shared", "setpriv", "--reuid", "1337", "--clear-groups",
+                   "--bounding-set", "-all", "--inh-caps", "-all",
+                   "/usr/bin/python3", "-c", TCP, "203.0.113.10", "80", EVIL,
+                   *options)
+
+
+def test_an_exempt_process_can_renounce(gate):
+    """SO_PRIORITY 6 gives the exemption up, so that a canary can prove the
+    guard."""
+    assert reached(exempt(gate.lab, "", "3"))
+    r = exempt(gate.lab, "priority", "3")
+    assert not reached(r), r
+
+
+test_an_exempt_process_can_renounce.modes = ("shared",)
+
+SERVER = """
+import socket, sys
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("0.0.0.0", int(sys.argv[1])))
+s.listen()
+print("listening", flush=True)
+while True:
+    c, peer = s.accept()
+    c.sendall(b"served\\n")
+    c.close()
+"""
+
+
+@pytest.mark.parametrize("port,served", [("8080", True), ("8081", False)])
+def test_inbound_ports_are_served_and_no_others(lab, port, served):
+    """N35: replies to declared inbound connections leave; others do not."""
+    lab.unguarded("shared")
+    server = lab.start("shared", *lab.AS_AGENT, "/usr/bin/python3", "-c",
+                       SERVER, port)
+    try:
+        def ask():
+            return lab.run("world", "curl", "-s", "-m", "1", "--http0.9",
+                           "http://198.18.3.2:%s/" % port)
+        lab.wait(lambda: "served" in ask().out, 5, "the agent's server")
+        lab.up("shared", extra="inbound: [8080]\n")
+        assert ("served" in ask().out) is served
+        # the port opens nothing for what the agent itself begins
+        r = lab.python(TCP, "203.0.113.10", "80", EVIL,
+                       "source=%d" % (int(port) + 100))
+        assert not reached(r), r
+    finally:
+        lab.stop(server)
+        lab.down()
+
+
+@pytest.mark.parametrize("mode", ["shared", "gateway"])
+def test_start_is_refused_without_rules(lab, mode):
+    """B074: nothing degrades to "not enforced"."""
+    lab.unguarded(mode)
+    lab.config(mode)
+    r = lab.run(lab.space, lab.binary, "serve", "-c", lab.conf, timeout=10)
+    assert r.status not in (0, "timeout"), r
+    assert "rules" in r.text, r
+
+
+@pytest.mark.parametrize("mode", ["shared", "gateway"])
+def test_remove_leaves_nothing(lab, mode):
+    lab.unguarded(mode)
+    lab.config(mode)
+    lab.forward(False)
+    assert lab.verb("rules", "apply", "-c", lab.conf).status == 0
+    assert "penstock" in lab.run(lab.space, "nft", "list", "ruleset").out
+    for _ in range(2):
+        assert lab.verb("rules", "remove").status == 0
+    assert lab.run(lab.space, "nft", "list", "ruleset").out == ""
+    assert "15001" not in lab.run(lab.space, "ip", "rule").out
+    assert "15001" not in lab.run(lab.space, "ip", "-6", "rule").out
+
+
+def test_a_forwarding_gateway_is_refused(lab):
+    lab.unguarded("gateway")        # forwarding is on
+    lab.config("gateway")
+    r = lab.verb("rules", "apply", "-c", lab.conf)
+    assert r.status == 1 and "ip_forward" in r.err, r
+    assert lab.verb("rules", "remove").status == 0
+
+
+GOLDEN = {
+    "shared.nft": ["--mode", "shared", "--uid", "1337,1338", "--inbound",
+                   "8080", "--admin-port", "9901"],
+    "shared6.nft": ["--mode", "shared", "--uid", "1337", "--ipv6", "proxy"],
+    "gateway.nft": ["--mode", "gateway", "--interface", "ag0"],
+    "gateway6.nft": ["--mode", "gateway", "--interface", "ag0",
+                     "--interface", "ag1", "--ipv6", "proxy"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN))
+def test_print_is_what_was_reviewed(lab, name):
+    r = lab.run("world", lab.binary, "rules", "print", *GOLDEN[name])
+    version = lab.run("world", lab.binary, "version").out.split()[1]
+    with open(os.path.join(HERE, "golden", name)) as f:
+        assert r.out.replace("penstock " + version, "penstock VERSION") == \
+            f.read()
+
+
+
+def test_ipv6_is_proxied_when_asked(lab):
+    """--ipv6 proxy: captured and judged, not dropped."""
+    lab.up("shared", ipv6="proxy")
+    try:
+        r = lab.agent("curl", "-sS", "-6", "-m", "8", "http://six.test/")
+        assert "reached six.test at 2001:db8:113::10" in r.out, r
+        r = lab.python(TCP, "2001:db8:113::10", "80", EVIL, "")
+        assert not reached(r) and "403" in r.out, r
+        r = lab.python(UDP, "2001:db8:113::10", "9999", "x")
+        assert "got" not in r.out, r
+    finally:
+        lab.down()
