@@ -1,0 +1,193 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The guided demonstration: a dozen attempts to get out of an agent's
+namespace through penstock, what was expected, what was got, and the records.
+
+usage: demo.py BINARY      (root; leaves nothing behind)
+"""
+import json
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cases import ASK, GET, TCP, UDP  # noqa: E402
+from lab import Lab, LabError  # noqa: E402
+
+TRICKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tricks.py")
+
+
+def curl(lab, *args, **kw):
+    return lab.agent("curl", "-sS", "-m", "10", *args, **kw)
+
+
+def https(lab):
+    return curl(lab, "https://allowed.test/")
+
+
+def clone(lab):
+    r = lab.agent("sh", "-c", "rm -rf clone; cd $HOME && "
+                  "git clone -q https://git.test/git/project.git clone && "
+                  "cat clone/file")
+    return r
+
+
+def http(lab):
+    return curl(lab, "http://allowed.test/")
+
+
+def question(lab):
+    return lab.python(ASK, "203.0.113.53", "evil.test", "1", "udp")
+
+
+def denied(lab):
+    return curl(lab, "-k", "--resolve", "evil.test:443:203.0.113.10",
+                "https://evil.test/")
+
+
+def spoofed(lab):
+    return curl(lab, "--resolve", "allowed.test:443:203.0.113.11",
+                "https://allowed.test/")
+
+
+def fronted(lab):
+    return lab.agent("/usr/bin/python3", TRICKS, "connect",
+                     lab.proxy_address, "allowed.test", "evil.test")
+
+
+def address(lab):
+    return curl(lab, "http://203.0.113.11/")
+
+
+def private(lab):
+    return curl(lab, "--resolve", "rebind.test:80:203.0.113.10",
+                "http://rebind.test/")
+
+
+def split(lab):
+    return lab.agent("/usr/bin/python3", TRICKS, "split", "203.0.113.10",
+                     "allowed.test")
+
+
+def udp(lab):
+    return lab.python(UDP, "203.0.113.10", "443", "quic")
+
+
+def ipv6(lab):
+    return curl(lab, "-6", "http://[2001:db8:113::10]/")
+
+
+def second(lab):
+    return lab.python(TCP, "203.0.113.10", "80",
+                      "GET / HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n" +
+                      GET % "evil.test", "")
+
+
+# attempt, how, expected, what shows it, what must not show
+ATTEMPTS = [
+    ("https to an allowed name", https, "answered",
+     ["reached allowed.test at 203.0.113.10"], []),
+    ("git clone over https", clone, "cloned", ["cloned"], []),
+    ("http to an allowed name", http, "answered",
+     ["reached allowed.test at 203.0.113.10"], []),
+    ("DNS question for a denied name", question, "NXDOMAIN", ["rcode 3"],
+     ["address"]),
+    ("https to a denied name", denied, "TLS alert", ["alert"], ["reached"]),
+    ("allowed SNI to another address", spoofed, "own address",
+     ["at 203.0.113.10"], ["203.0.113.11"]),
+    ("SNI other than CONNECT's name", fronted, "TLS alert", ["ACCESS_DENIED"],
+     ["reached"]),
+    ("http to an address", address, "403", ["403", "penstock"], ["reached"]),
+    ("private address by an allowed name", private, "403",
+     ["penstock", "rebind.test"], ["reached"]),
+    ("ClientHello split in 40 pieces", split, "answered",
+     ["reached allowed.test"], []),
+    ("UDP 443 (QUIC)", udp, "error at once", ["error"], ["got"]),
+    ("IPv6", ipv6, "error at once", ["curl: ("], ["reached"]),
+    ("second request, other Host", second, "200 then 403",
+     ["reached allowed.test", "HTTP/1.1 403", "no_rule"],
+     ["reached evil.test"]),
+]
+
+
+def reason_since(lab, start):
+    """The word of the newest decision that is more than "a rule": what the
+    record says of this attempt."""
+    end = time.monotonic() + 0.4
+    while True:
+        new = [r for r in lab.records() if r.get("reason")][start:]
+        if new:
+            break
+        if time.monotonic() > end:
+            return "-"
+        time.sleep(0.02)
+    denials = [r for r in new if r.get("verdict") == "deny"]
+    return (denials or new)[-1]["reason"]
+
+
+def attempt(lab, name, how, expected, shows, hides):
+    start = len([r for r in lab.records() if r.get("reason")])
+    r = how(lab)
+    ok = all(s in r.text for s in shows) and \
+        not any(h in r.text for h in hides)
+    got = expected if ok else "DIFFERENT"
+    reason = reason_since(lab, start)
+    if reason == "-":
+        reason = "kernel rules" if how in (udp, ipv6) else "-"
+    print("%-36s %-15s %-15s %s" % (name, expected, got, reason), flush=True)
+    if not ok:
+        print("    %s" % repr(r).replace("\n", "\n    "))
+    return ok
+
+
+def without_guard(lab):
+    """The same network without penstock, so that what follows means
+    something."""
+    lab.unguarded("gateway")
+    ways = [denied(lab), udp(lab), ipv6(lab)]
+    open_ = [("reached" in r.out or "got" in r.out) for r in ways]
+    print("without penstock: denied name %s, UDP %s, IPv6 %s\n" % tuple(
+        "reached" if o else "NOT reached" for o in open_))
+    return all(open_)
+
+
+def run(binary):
+    began = time.monotonic()
+    with Lab(binary) as lab:
+        good = without_guard(lab)
+        lab.up("gateway")
+        print("with penstock, mode gateway:")
+        print("%-36s %-15s %-15s %s" % ("attempt", "expected", "got",
+                                        "reason"))
+        print("-" * 84)
+        results = [attempt(lab, *a) for a in ATTEMPTS]
+        time.sleep(0.3)
+        print("\nrecords:")
+        for r in lab.records():
+            print("  " + json.dumps(r, separators=(",", ":")))
+        if not lab.records(kind="decision"):
+            print("no decision was recorded")
+            good = False
+    print("\ndemo: %d as expected, %d different, %.0f s" % (
+        sum(results), len(results) - sum(results), time.monotonic() - began))
+    return 0 if good and all(results) else 1
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    if os.geteuid() != 0:
+        print("demo: needs root for network namespaces", file=sys.stderr)
+        return 77
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return run(os.path.abspath(sys.argv[1]))
+    except LabError as e:
+        print("demo: %s" % e, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ClientHello as hostile clients send it."""
+import os
+
+from cases import Case, check_pair, curl, reached
+from lab import HERE
+
+TRICKS = os.path.join(HERE, "tricks.py")
+ADDRESS = "203.0.113.10"
+
+
+def trick(*args):
+    return lambda lab: lab.agent("/usr/bin/python3", TRICKS, *args)
+
+
+def alert(lab, r):
+    assert not reached(r), r
+    assert "alert" in r.text.lower() or "ACCESS_DENIED" in r.text, r
+
+
+def ended(lab, r):
+    assert not reached(r), r
+    assert "error" in r.out or "alert" in r.out or "b''" in r.out, r
+
+
+def answered(r):
+    return "answer b'\\x16" in r.out
+
+
+CASES = [
+    Case("denied-sni", curl("-k", "--resolve", "evil.test:443:" + ADDRESS,
+                            "https://evil.test/"), reached, alert),
+    Case("W17-no-sni", trick("sniless", ADDRESS), answered, ended),
+    Case("address-instead-of-name", curl("-k", "https://%s/" % ADDRESS),
+         reached, lambda lab, r: never(r)),
+    Case("denied-sni-split", trick("split", ADDRESS, "evil.test"), reached,
+         ended),
+    Case("denied-sni-in-records", trick("records", ADDRESS, "evil.test"),
+         reached, ended),
+]
+
+
+def never(r):
+    assert not reached(r), r
+
+
+def test_closed_after_leak(gate, case):
+    check_pair(gate, case)
+
+
+def test_w19_hello_in_segments_and_records(gate):
+    for way in ("plain", "split", "records"):
+        r = trick(way, ADDRESS, "allowed.test")(gate.lab)
+        assert "reached allowed.test" in r.out, (way, r)
+
+
+def test_several_names_in_one_hello(gate):
+    for names in (("allowed.test", "evil.test"), ("evil.test",
+                                                  "allowed.test")):
+        r = trick("two", ADDRESS, *names)(gate.lab)
+        ended(gate.lab, r)
+        assert not answered(r), r
+
+
+def test_neither_tls_nor_http(gate):
+    r = trick("garbage", ADDRESS)(gate.lab)
+    ended(gate.lab, r)
+    assert r.seconds < 7, r
+
+
+def test_a_client_that_says_nothing_is_ended_in_time(gate):
+    r = trick("silent", ADDRESS)(gate.lab)
+    ended(gate.lab, r)
+    assert r.seconds < 8, r
+
+
+def test_openssl_s_client(gate):
+    lab = gate.lab
+    ask = ("openssl", "s_client", "-connect", ADDRESS + ":443", "-CAfile",
+           lab.ca, "-quiet", "-servername")
+    get = "GET / HTTP/1.1\r\nHost: allowed.test\r\nConnection: close\r\n\r\n"
+    r = lab.agent(*ask, "allowed.test", "-ign_eof", stdin=get)
+    assert "reached allowed.test" in r.out, r
+    r = lab.agent(*ask, "evil.test", stdin=get)
+    assert "alert access denied" in r.err, r
+
+
+def test_the_server_is_the_real_one(gate):
+    """No interception: the client sees the server's own certificate."""
+    lab = gate.lab
+    r = lab.agent("openssl", "s_client", "-connect", ADDRESS + ":443",
+                  "-servername", "allowed.test", "-CAfile", lab.ca,
+                  "-verify_return_error")
+    assert "Verify return code: 0" in r.out, r
