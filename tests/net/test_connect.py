@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The explicit listener beside the transparent one: CONNECT and absolute
+form.  Without the guard an agent needs no proxy, so the leaks are direct."""
+import os
+
+import pytest
+
+from cases import GET, TCP, reached
+from lab import HERE
+
+TRICKS = os.path.join(HERE, "tricks.py")
+
+
+def proxied(lab, *args, **kw):
+    return lab.agent("curl", "-sS", "-m", "8", "-x", "http://%s:15080" %
+                     lab.proxy_address, *args, **kw)
+
+
+def raw(lab, data):
+    return lab.python(TCP, lab.proxy_address, "15080", data, "", "6")
+
+
+def test_connect_to_an_allowed_name(gate):
+    r = proxied(gate.lab, "https://allowed.test/")
+    assert "reached allowed.test" in r.out, r
+    gate.lab.record(via="connect", verdict="allow", name="allowed.test")
+
+
+def test_absolute_form_to_an_allowed_name(gate):
+    r = proxied(gate.lab, "http://allowed.test/")
+    assert "reached allowed.test" in r.out, r
+
+
+def test_connect_denied_says_403(gate):
+    r = proxied(gate.lab, "-v", "https://evil.test/")
+    assert r.status == 56 and "response 403" in r.err, r
+    assert "Denied by penstock: no_rule evil.test:443" in r.err, r
+    assert "proxy-status" in r.err.lower(), r
+
+
+def test_absolute_form_denied_says_403(gate):
+    r = proxied(gate.lab, "http://evil.test/")
+    assert "no_rule" in r.out and not reached(r), r
+
+
+def test_a_deny_rule_speaks(gate):
+    r = proxied(gate.lab, "http://denied.test/")
+    assert "use the artifact store" in r.out and "no-denied" in r.out, r
+
+
+def test_w21_sni_inside_the_tunnel(gate):
+    r = gate.lab.agent("/usr/bin/python3", TRICKS, "connect",
+                       gate.lab.proxy_address, "allowed.test", "evil.test")
+    assert "200" in r.out and not reached(r), r
+    assert gate.lab.record(reason="sni_mismatch")["verdict"] == "deny"
+
+
+def test_w21_even_another_allowed_name(gate):
+    r = gate.lab.agent("/usr/bin/python3", TRICKS, "connect",
+                       gate.lab.proxy_address, "allowed.test", "other.test")
+    assert not reached(r), r
+
+
+def test_w30_bytes_after_the_head_are_kept(gate):
+    r = gate.lab.agent("/usr/bin/python3", TRICKS, "early",
+                       gate.lab.proxy_address, "allowed.test")
+    assert "reached allowed.test" in r.out, r
+
+
+CONNECT = "CONNECT %s HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n"
+
+
+@pytest.mark.parametrize("target", [
+    "203.0.113.10:443", "[2001:db8:113::10]:443", "127.0.0.1:15080",
+    "allowed.test:22", "evil.test:443", "rebind.test:443",
+    "allowed.test", "allowed.test:0", "allowed.test:99999", ":443",
+    "allowed.test:443@evil.test:443", "169.254.169.254:80", "10.9.9.9:443",
+    "0x7f000001:80", "allowed.test%00.evil.test:443"])
+def test_targets_that_are_refused(gate, target):
+    r = raw(gate.lab, CONNECT % (target, target))
+    assert "HTTP/1.1 4" in r.out or "HTTP/1.1 5" in r.out, r
+    assert " 200 " not in r.out.split("\n")[0], r
+
+
+def test_b35_only_the_authority_counts(gate):
+    r = raw(gate.lab, CONNECT % ("evil.test:443", "allowed.test:443"))
+    assert " 200 " not in r.out and "HTTP/1.1 4" in r.out, r
+
+
+def test_b38_connect_inside_a_tunnel(gate):
+    inner = CONNECT % ("evil.test:443", "evil.test:443")
+    r = raw(gate.lab, CONNECT % ("allowed.test:80", "allowed.test:80") +
+            inner)
+    assert "reached" not in r.out and r.out.count(" 200 ") <= 1, r
+
+
+def test_plain_http_inside_a_tunnel_is_judged(gate):
+    r = raw(gate.lab, CONNECT % ("allowed.test:80", "allowed.test:80") +
+            GET % "evil.test")
+    assert "reached evil.test" not in r.out, r
+
+
+def test_a_second_request_to_another_name(gate):
+    first = "GET http://allowed.test/ HTTP/1.1\\r\\nHost: allowed.test" \
+        "\\r\\n\\r\\n"
+    other = "GET http://evil.test/ HTTP/1.1\\r\\nHost: evil.test\\r\\n" \
+        "Connection: close\\r\\n\\r\\n"
+    r = raw(gate.lab, first + other)
+    assert "reached allowed.test" in r.out, r
+    assert "reached evil.test" not in r.out and "403" in r.out, r
+
+
+def test_the_listener_itself_is_no_destination(gate):
+    """A connection whose destination is our own listener is refused."""
+    r = gate.lab.python(TCP, "127.0.0.1" if gate.lab.mode == "shared"
+                        else "198.18.0.1", "15001", GET % "allowed.test", "")
+    assert not reached(r), r

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start, change, failure and end."""
+import os
+import signal
+import time
+
+import pytest
+
+from cases import reached
+from lab import POLICY
+
+HOLD = """
+import socket, sys, time
+s = socket.create_connection(("203.0.113.10", 7000), 5)
+s.settimeout(float(sys.argv[1]))
+assert s.recv(100) == b"ready\\n"
+print("open", flush=True)
+try:
+    data = s.recv(100)
+    print("cut" if not data else "data", flush=True)
+except ConnectionError:
+    print("cut", flush=True)
+except OSError as e:
+    print("kept", flush=True)
+"""
+
+HALF = """
+import socket
+s = socket.create_connection(("203.0.113.10", 7000), 5)
+s.settimeout(8)
+sent = b"x" * 200000
+got = b""
+import threading
+def reader():
+    global got
+    while True:
+        d = s.recv(65536)
+        if not d:
+            return
+        got += d
+t = threading.Thread(target=reader)
+t.start()
+s.sendall(sent)
+s.shutdown(socket.SHUT_WR)
+t.join(8)
+print(len(got), got[-14:])
+"""
+
+
+@pytest.fixture(params=["gateway", "shared"])
+def fresh(request, lab):
+    lab.up(request.param)
+    # the address is known for echo.test from here on
+    r = lab.agent("getent", "hosts", "echo.test")
+    assert r.status == 0, r
+    yield lab
+    lab.down()
+
+
+def pids(lab, role):
+    """Processes of penstock's in this namespace with this role."""
+    r = lab.run("world", "ip", "netns", "pids", lab.ns(lab.space))
+    found = []
+    for pid in r.out.split():
+        try:
+            with open("/proc/%s/cmdline" % pid, "rb") as f:
+                words = f.read().split(b"\0")
+        except OSError:
+            continue
+        if b"role" in words and role.encode() in words:
+            found.append(int(pid))
+    return found
+
+
+def hup(lab):
+    main = [p for p in parents(lab)]
+    os.kill(main[0], signal.SIGHUP)
+
+
+def parents(lab):
+    r = lab.run("world", "ip", "netns", "pids", lab.ns(lab.space))
+    found = []
+    for pid in r.out.split():
+        try:
+            with open("/proc/%s/cmdline" % pid, "rb") as f:
+                words = f.read().split(b"\0")
+        except OSError:
+            continue
+        if b"serve" in words:
+            found.append(int(pid))
+    return found
+
+
+def fetch(lab, name="allowed.test"):
+    return lab.agent("curl", "-sSk", "-m", "6", "--resolve",
+                     name + ":443:203.0.113.10", "https://%s/" % name)
+
+
+def test_w32_half_close_goes_through(fresh):
+    r = fresh.python(HALF)
+    assert "had 200000" in r.out, r
+
+
+def test_reload_changes_what_is_allowed(fresh):
+    lab = fresh
+    assert reached(fetch(lab)) and not reached(fetch(lab, "evil.test"))
+    with open(lab.policy, "w") as f:
+        f.write(POLICY.replace("hostname: allowed.test",
+                               "hostname: evil.test"))
+    hup(lab)
+    lab.wait(lambda: reached(fetch(lab, "evil.test")), 5, "the new policy")
+    assert not reached(fetch(lab))
+
+
+def test_a_bad_policy_changes_nothing(fresh):
+    lab = fresh
+    with open(lab.policy, "w") as f:
+        f.write("version: 1\nnetwork:\n  default: allow\n")
+    hup(lab)
+    time.sleep(1)
+    assert reached(fetch(lab)) and not reached(fetch(lab, "evil.test"))
+    assert "error" in lab.log(), lab.log()
+
+
+def test_b67_flows_that_a_new_policy_forbids_are_cut(fresh):
+    lab = fresh
+    p = lab.start(lab.agent_space, *lab.AS_AGENT, "/usr/bin/python3", "-c",
+                  HOLD, "6", stdout=-1)
+    try:
+        assert p.stdout.readline() == b"open\n"
+        with open(lab.policy, "w") as f:
+            f.write("\n".join(line for line in POLICY.splitlines()
+                              if "echo.test" not in line) + "\n")
+        hup(lab)
+        assert p.stdout.readline() == b"cut\n"
+    finally:
+        lab.stop(p)
+
+
+def test_a_killed_engine_comes_back(fresh):
+    lab = fresh
+    old = pids(lab, "engine")
+    assert old
+    for pid in old:
+        os.kill(pid, signal.SIGKILL)
+    lab.wait(lambda: reached(fetch(lab)), 8, "a new engine")
+    assert not set(pids(lab, "engine")) & set(old)
+    assert not reached(fetch(lab, "evil.test"))
+    assert lab.record(kind="role")
+
+
+def test_a_killed_recorder_or_resolver_never_opens(fresh):
+    lab = fresh
+    for role in ("recorder", "resolver"):
+        old = pids(lab, role)
+        assert old, role
+        for pid in old:
+            os.kill(pid, signal.SIGKILL)
+        for _ in range(4):
+            assert not reached(fetch(lab, "evil.test"))
+        lab.wait(lambda: reached(fetch(lab)), 10, "a new " + role)
+
+
+def test_term_ends_in_order(fresh):
+    lab = fresh
+    for pid in parents(lab):
+        os.kill(pid, signal.SIGTERM)
+    assert lab.penstock.wait(10) == 0
+    assert not parents(lab) and not pids(lab, "engine")
+    r = fetch(lab)
+    assert not reached(r) and r.seconds < 2, r
+    assert lab.records(kind="stop")
+
+
+def test_kill_of_the_parent_leaves_nobody_serving(fresh):
+    lab = fresh
+    for pid in parents(lab):
+        os.kill(pid, signal.SIGKILL)
+    lab.wait(lambda: not pids(lab, "engine") and not pids(lab, "resolver"),
+             5, "the end of the roles")
+    assert not reached(fetch(lab))
+
+
+MANY = """
+import socket
+kept = 0
+for i in range(300):
+    s = socket.create_connection(("203.0.113.10", 80), 5)
+    if i % 3 == 0:
+        s.sendall(b"GET / HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n")
+        s.recv(10)
+    s.close()
+print("done")
+"""
+
+
+def test_w33_closed_clients_leave_no_descriptor(fresh):
+    lab = fresh
+    reached(fetch(lab))
+
+    def count():
+        return sum(len(os.listdir("/proc/%d/fd" % p))
+                   for p in pids(lab, "engine"))
+    before = count()
+    r = lab.python(MANY)
+    assert "done" in r.out, r
+    lab.wait(lambda: count() <= before + 8, 8, "descriptors given back")
+
+
+def test_verbs_of_a_running_daemon(fresh):
+    lab = fresh
+    assert lab.get("/livez")[0] == 200
+    assert "penstock_" in lab.get("/metrics")[1]
+    r = lab.verb("explain", "evil.test:443", "-c", lab.conf)
+    assert r.status == 10 and "no_rule" in r.text, r
+    r = lab.verb("explain", "allowed.test:443", "-c", lab.conf)
+    assert r.status == 0, r
+    assert lab.verb("check", lab.policy).status == 0

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is written of what happened."""
+import json
+
+from cases import GET, TCP
+
+ADDRESS = "203.0.113.10"
+
+
+def test_an_allowed_connection_has_a_decision_and_an_end(gate):
+    lab = gate.lab
+    r = lab.agent("curl", "-sS", "https://allowed.test/object", "-o",
+                  "/dev/null")
+    assert r.status == 0, r
+    d = lab.record(kind="decision", name="allowed.test", verdict="allow")
+    assert d["cell"] == "agent-1" and d["labels"] == {"team": "lab"}, d
+    assert d["name_from"] == "sni" and d["reason"] == "rule", d
+    assert d["original"] == ADDRESS + ":443", d
+    assert d["rule_at"].endswith("policy.yaml:10"), d
+    assert d["rule"] and d["ja4"] and d["digest"] and d["generation"] >= 1, d
+    assert d["client"].split(":")[0] in ("198.18.0.2", "198.18.3.2",
+                                         "127.0.0.1"), d
+    e = lab.record(kind="end", connection=d["connection"])
+    assert e["bytes_down"] > 300000 and e["bytes_up"] > 300, e
+    assert e["how"] in ("fin", "reset_client") and e["duration_us"] > 0, e
+    assert e["dialled"] == ADDRESS + ":443", e
+
+
+def test_a_denial_names_its_rule(gate):
+    lab = gate.lab
+    lab.agent("curl", "-sSk", "--resolve", "denied.test:443:203.0.113.11",
+              "https://denied.test/")
+    d = lab.record(kind="decision", name="denied.test")
+    assert d["verdict"] == "deny" and d["reason"] == "rule_deny", d
+    assert d["rule"] == "no-denied", d
+    assert d["rule_reason"] == "use the artifact store", d
+
+
+def test_every_request_of_a_connection_is_a_record(gate):
+    lab = gate.lab
+    lab.python(TCP, ADDRESS, "80",
+               "GET /?one HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n" +
+               GET % "evil.test", "")
+    deny = lab.record(kind="decision", name="evil.test", verdict="deny",
+                      name_from="host")
+    allow = lab.record(kind="decision", name="allowed.test",
+                       connection=deny["connection"])
+    assert allow["request"] == 1 and deny["request"] == 2
+
+
+def test_w27_outside_bytes_are_escaped(gate):
+    lab = gate.lab
+    lab.python(TCP, ADDRESS, "80", "GET /\\x1b[31m HTTP/1.1\\r\\n"
+               "Host: ev\\x0ail.test\\r\\n\\r\\n", "")
+    lab.python(TCP, ADDRESS, "80", GET % "a\\xff\\xfeb.test", "")
+    with open(lab.records_path, "rb") as f:
+        data = f.read()
+    for line in data.splitlines():
+        if line.startswith(b"{"):
+            json.loads(line)
+    assert b"\x1b" not in data and b"\xff" not in data
+    with open(lab.log_path, "rb") as f:
+        assert b"\x1b" not in f.read()
+
+
+def test_questions_are_recorded(gate):
+    lab = gate.lab
+    lab.agent("curl", "-sS", "-m", "5", "http://evil.test/")
+    d = lab.record(kind="dns", name="evil.test")
+    assert d["verdict"] == "deny" and d["reason"] == "no_rule", d
+
+
+def test_sequence_numbers_have_no_gap(gate):
+    seq = [r["seq"] for r in gate.lab.records()]
+    assert seq == list(range(seq[0], seq[0] + len(seq)))
