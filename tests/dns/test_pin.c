@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dns/pin.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct host
+host_of(const char *text)
+{
+	struct host h;
+
+	assert_int_equal(host_parse(&h, span_str(text)), REASON_NONE);
+	return h;
+}
+
+static struct addr
+v4(uint8_t last)
+{
+	const uint8_t b[4] = { 192, 0, 2, last };
+
+	return addr_from_v4(b);
+}
+
+static void
+a_pin_is_seen_by_readers_until_it_expires(void **state)
+{
+	struct host h = host_of("a.example"), names[PIN_NAMES_MAX];
+	struct addr a = v4(1), out[PIN_ADDRS_MAX];
+	struct pins *w, *r;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	assert_int_equal(pin_open(&r, fd), 0);
+	assert_false(pin_has(r, &h, &a, 0));
+	assert_true(pin_add(w, &h, &a, 1, 1000, 0));
+	assert_true(pin_has(r, &h, &a, 999));
+	assert_int_equal(pin_addrs(r, &h, 999, out), 1);
+	assert_int_equal(pin_names(r, &a, 999, names), 1);
+	assert_true(host_eq(&names[0], &h));
+	assert_false(pin_has(r, &h, &a, 1001));
+	assert_int_equal(pin_names(r, &a, 1001, names), 0);
+	pin_close(r);
+	pin_close(w);
+	close(fd);
+}
+
+static void
+a_reader_cannot_map_the_table_for_writing(void **state)
+{
+	struct pins *w;
+	struct stat st;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_ptr_equal(mmap(NULL, (size_t)st.st_size,
+	    PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	assert_int_not_equal(ftruncate(fd, 0), 0);
+	pin_close(w);
+	close(fd);
+}
+
+static void
+readers_survive_any_bytes_in_the_table(void **state)
+{
+	struct host h = host_of("a.example"), names[PIN_NAMES_MAX];
+	struct addr a = v4(1), out[PIN_ADDRS_MAX];
+	struct pins *w;
+	struct stat st;
+	uint8_t *copy;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	assert_true(pin_add(w, &h, &a, 1, 1000, 0));
+	assert_int_equal(fstat(fd, &st), 0);
+	copy = malloc((size_t)st.st_size);
+	assert_non_null(copy);
+	assert_int_equal(pread(fd, copy, (size_t)st.st_size, 0), st.st_size);
+	srandom(1);
+	for (unsigned round = 0; round < 300; round++) {
+		int bad = memfd_create("bad", 0);
+		struct pins *r;
+
+		assert_true(bad >= 0);
+		assert_int_equal(pwrite(bad, copy, (size_t)st.st_size, 0),
+		    st.st_size);
+		/* the head stays sound, so that the rest is read */
+		for (unsigned i = 0; i < 400; i++) {
+			uint8_t b = (uint8_t)random();
+
+			assert_int_equal(pwrite(bad, &b, 1, 64 +
+			    random() % (st.st_size - 64)), 1);
+		}
+		if (pin_open(&r, bad) == 0) {
+			assert_true(pin_addrs(r, &h, 1, out) <=
+			    PIN_ADDRS_MAX);
+			assert_true(pin_names(r, &a, 1, names) <=
+			    PIN_NAMES_MAX + 1);
+			pin_close(r);
+		}
+		close(bad);
+	}
+	free(copy);
+	pin_close(w);
+	close(fd);
+}
+
+static void
+a_full_table_gives_way_to_what_is_new(void **state)
+{
+	struct pins *w;
+	char text[32];
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 16, &fd), 0);
+	for (int i = 0; i < 200; i++) {
+		struct addr a = v4((uint8_t)i);
+		struct host h;
+
+		snprintf(text, sizeof(text), "n%d.example", i);
+		h = host_of(text);
+		assert_true(pin_add(w, &h, &a, 1, 1000 + i, 0));
+		assert_true(pin_has(w, &h, &a, 1));
+	}
+	pin_close(w);
+	close(fd);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_pin_is_seen_by_readers_until_it_expires),
+		cmocka_unit_test(a_reader_cannot_map_the_table_for_writing),
+		cmocka_unit_test(readers_survive_any_bytes_in_the_table),
+		cmocka_unit_test(a_full_table_gives_way_to_what_is_new),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
