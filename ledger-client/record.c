@@ -243,10 +243,11 @@ put_number(struct line *l, const char *key, uint64_t v)
 static void
 put_endpoint(struct line *l, const char *key, const struct endpoint *e)
 {
-	static const struct endpoint none;
+	static const struct addr none;
 	char text[ADDR_TEXT_BYTES];
 
-	if (endpoint_eq(e, &none))
+	/* a request for a name has a port before it has an address */
+	if (addr_eq(&e->addr, &none))
 		return;
 	put_word(l, key, endpoint_text(e, text));
 }

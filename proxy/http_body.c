@@ -43,18 +43,56 @@ size_byte(struct http_chunks *c, uint8_t b)
 		c->state = CHUNK_EXTENSION;
 	else
 		return false;
+	c->digits = 0;
 	return true;
 }
 
+/* RFC 9112 7.1.1: a semicolon is followed by a name. */
 static bool
 extension_byte(struct http_chunks *c, uint8_t b)
 {
 	if (b == '\r') {
 		c->state = CHUNK_SIZE_LF;
-		return true;
+		return c->digits == 1;
 	}
+	if (b > 0x20 && b < 0x7f && b != ';' && b != '=')
+		c->digits = 1;
+	else if (b == ';' && c->digits == 0)
+		return false;
 	return (b == '\t' || (b >= 0x20 && b != 0x7f)) &&
 	    ++c->line <= EXTENSION_MAX_BYTES;
+}
+
+/* Fields that frame, route or authenticate a message are never taken from
+ * a trailer (RFC 9110 6.5.1). */
+static const char *const forbidden[] = { "host", "content-length",
+	"transfer-encoding", "authorization", "proxy-authorization",
+	"connection", "content-encoding", "content-type", "content-range",
+	"te", "trailer", "cookie", "set-cookie", "expect", "upgrade" };
+
+/* The name is kept as a hash of its folded bytes, so that no buffer is. */
+static uint64_t
+name_hash(uint64_t h, uint8_t b)
+{
+	if (b >= 'A' && b <= 'Z')
+		b = (uint8_t)(b + 32);
+	return ((h == 0 ? 14695981039346656037ull : h) ^ b) *
+	    1099511628211ull;
+}
+
+static bool
+is_forbidden(uint64_t hash)
+{
+	for (size_t i = 0; i < sizeof(forbidden) / sizeof(forbidden[0]);
+	    i++) {
+		uint64_t h = 0;
+
+		for (const char *p = forbidden[i]; *p != '\0'; p++)
+			h = name_hash(h, (uint8_t)*p);
+		if (h == hash)
+			return true;
+	}
+	return false;
 }
 
 /* A trailer line must begin with a token character and hold a colon: its
@@ -71,6 +109,7 @@ trailer_byte(struct http_chunks *c, uint8_t b)
 		}
 		c->state = CHUNK_TRAILER_LINE;
 		c->digits = 0;
+		c->left = name_hash(0, b);
 		return b > 0x20 && b < 0x7f && b != ':';
 	}
 	if (b == '\r') {
@@ -79,10 +118,12 @@ trailer_byte(struct http_chunks *c, uint8_t b)
 	}
 	if (c->digits == 0 && b == ':') {
 		c->digits = 1;
-		return true;
+		return !is_forbidden(c->left);
 	}
-	if (c->digits == 0)
+	if (c->digits == 0) {
+		c->left = name_hash(c->left, b);
 		return b > 0x20 && b < 0x7f;
+	}
 	return b == '\t' || (b >= 0x20 && b != 0x7f);
 }
 
