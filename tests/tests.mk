@@ -6,4 +6,4 @@ proxy_TESTS := limit
 sidecar_TESTS := config parent source ipc compile
 REPLAY_TESTS := test_tls test_http test_life
 FAULT_TESTS := test_attack
-FUZZ_TARGETS := fuzz_charter fuzz_image
+FUZZ_TARGETS := fuzz_charter fuzz_image fuzz_dns_query fuzz_dns_answer
