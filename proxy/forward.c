@@ -296,27 +296,43 @@ forward_replays(const struct conn *c)
 
 /* ---- RELAY ---- */
 
-/* The part of the waiting bytes that belongs to the body goes to `out`.
- * False: what comes is no body. */
+/* How a body is walked, in one direction. */
+struct walk {
+	enum http_body kind;
+	uint64_t *left;
+	struct http_chunks *chunks;
+	bool *done;
+};
+
+/* How many of the bytes belong to the body; false: what comes is none. */
 static bool
-move_body(struct buf *from, struct buf *out, enum http_body kind,
-    uint64_t *left, struct http_chunks *ch, bool *done)
+walk_body(const struct walk *w, struct span s, size_t *n)
 {
-	struct span s = buf_span(from);
-	size_t n = s.len;
 	enum parse p;
 
-	if (kind == HTTP_BODY_LENGTH) {
-		if (n > *left)
-			n = (size_t)*left;
-		*left -= n;
-		*done = *left == 0;
-	} else if (kind == HTTP_BODY_CHUNKED) {
-		p = http_chunks_feed(ch, s, &n);
-		if (p == PARSE_BAD)
-			return false;
-		*done = p == PARSE_DONE;
+	*n = s.len;
+	if (w->kind == HTTP_BODY_LENGTH) {
+		if (*n > *w->left)
+			*n = (size_t)*w->left;
+		*w->left -= *n;
+		*w->done = *w->left == 0;
+	} else if (w->kind == HTTP_BODY_CHUNKED) {
+		p = http_chunks_feed(w->chunks, s, n);
+		*w->done = p == PARSE_DONE;
+		return p != PARSE_BAD;
 	}
+	return true;
+}
+
+/* The part of the waiting bytes that is body goes to `out`. */
+static bool
+move_body(struct buf *from, struct buf *out, const struct walk *w)
+{
+	struct span s = buf_span(from);
+	size_t n;
+
+	if (!walk_body(w, s, &n))
+		return false;
 	if (n == 0)
 		return true;
 	if (buf_put(out, span_of(s.data, n)) < 0)
@@ -325,11 +341,44 @@ move_body(struct buf *from, struct buf *out, enum http_body kind,
 	return true;
 }
 
+/*
+ * The fast way, when nothing waits: through the buffer that all connections
+ * share.  The number received, 0 at the end, -errno; -EBADMSG when it was no
+ * body.  What the peer does not take at once waits in to->out.
+ */
+static ssize_t
+pass_body(struct conn *c, struct side *from, struct side *to,
+    struct buf *rest, const struct walk *w)
+{
+	struct proxy *p = c->proxy;
+	ssize_t n, sent;
+	size_t body;
+
+	do
+		n = recv(from->fd, p->buffer, p->limits.copy_buffer_bytes, 0);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return n < 0 ? -errno : 0;
+	if (!walk_body(w, span_of(p->buffer, (size_t)n), &body))
+		return -EBADMSG;
+	sent = body > 0 ? send(to->fd, p->buffer, body, MSG_NOSIGNAL) : 0;
+	if (sent < 0)
+		sent = 0;	/* the next flush tells what is wrong */
+	to->sent += (uint64_t)sent;
+	if (buf_put(&to->out, span_of(p->buffer + sent,
+	    body - (size_t)sent)) < 0 ||
+	    buf_put(rest, span_of(p->buffer + body, (size_t)n - body)) < 0)
+		return -ENOMEM;
+	return n;
+}
+
 /* Head and body upwards.  STEP_NEXT: the connection ended. */
 static enum step
 go_up(struct conn *c)
 {
 	struct forward *f = c->forward;
+	struct walk w = { f->up_body, &f->up_left, &f->up_chunks,
+	    &f->up_done };
 	ssize_t n;
 	int e;
 
@@ -350,16 +399,18 @@ go_up(struct conn *c)
 		if (f->up_done)
 			break;
 		if (buf_left(&c->in) == 0) {
-			n = buf_recv(&c->in, c->client.fd, BODY_BYTES);
+			n = pass_body(c, &c->client, &c->up, &c->in, &w);
 			if (n == -EAGAIN)
 				break;
+			if (n == -EBADMSG)
+				return conn_refuse(c, REASON_FRAMING);
 			if (n <= 0)
 				return conn_cut(c, HOW_RESET_CLIENT,
 				    REASON_NONE);
 			c->moved_ms = 0;
+			continue;
 		}
-		if (!move_body(&c->in, &c->up.out, f->up_body, &f->up_left,
-		    &f->up_chunks, &f->up_done))
+		if (!move_body(&c->in, &c->up.out, &w))
 			return conn_refuse(c, REASON_FRAMING);
 	}
 	return STEP_WAIT;
@@ -494,6 +545,9 @@ go_down(struct conn *c)
 	int e;
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct walk w = { f->down_body, &f->down_left,
+		    &f->down_chunks, &f->down_done };
+
 		e = buf_send(&c->client.out, c->client.fd, &c->client.sent);
 		if (e == -EAGAIN)
 			return STEP_WAIT;
@@ -509,14 +563,18 @@ go_down(struct conn *c)
 				return STEP_NEXT;
 			if (buf_left(&f->in) != before)
 				continue;
+			n = buf_recv(&f->in, c->up.fd, BODY_BYTES);
 		} else if (buf_left(&f->in) > 0) {
-			if (!move_body(&f->in, &c->client.out, f->down_body,
-			    &f->down_left, &f->down_chunks, &f->down_done))
+			if (!move_body(&f->in, &c->client.out, &w))
 				return conn_cut(c, HOW_RESET_UPSTREAM,
 				    REASON_UPSTREAM_MALFORMED);
 			continue;
+		} else {
+			n = pass_body(c, &c->up, &c->client, &f->in, &w);
+			if (n == -EBADMSG)
+				return conn_cut(c, HOW_RESET_UPSTREAM,
+				    REASON_UPSTREAM_MALFORMED);
 		}
-		n = buf_recv(&f->in, c->up.fd, BODY_BYTES);
 		if (n == -EAGAIN)
 			return STEP_WAIT;
 		if (n < 0)

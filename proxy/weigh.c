@@ -244,8 +244,13 @@ conn_judge_again(struct conn *c)
 		conn_cell(c, NULL, span_of(NULL, 0), &why);
 		ok = c->cell != CELL_NONE || c->via == VIA_HTTP;
 	}
-	if (ok && c->end != NULL && c->state != CONN_NAME)
+	if (ok && c->end != NULL && c->forward != NULL) {
+		/* The request under way; a later one is judged anyway. */
+		if (c->state == CONN_RELAY || c->state == CONN_DIAL)
+			ok = weigh(c).verdict == VERDICT_ALLOW;
+	} else if (ok && c->end != NULL && c->state != CONN_NAME) {
 		ok = still_allowed(c, c->end);
+	}
 	if (ok && c->end == NULL && c->state == CONN_RESOLVE) {
 		c->open->decision = weigh(c);
 		ok = c->open->decision.verdict == VERDICT_ALLOW;

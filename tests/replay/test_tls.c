@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -358,6 +359,68 @@ an_idle_tunnel_is_cut(void **state)
 	close(server);
 }
 
+static void
+fill(char *p, size_t n)
+{
+	uint32_t x = 1;
+
+	for (size_t i = 0; i < n; i++) {
+		x = x * 1664525u + 1013904223u;
+		p[i] = (char)(x >> 24);
+	}
+}
+
+/* A child sends while the test receives; both ways at the same time. */
+static void
+bulk(void)
+{
+	static char big[8 << 20];
+	int server, fd = opened(&server);
+	pid_t a, b;
+	int status;
+
+	fill(big, sizeof(big));
+	a = fork();
+	if (a == 0) {
+		stage_send(fd, big, sizeof(big));
+		_exit(0);
+	}
+	b = fork();
+	if (b == 0) {
+		stage_expect(server, big, sizeof(big));
+		_exit(0);
+	}
+	stage_send(server, big, 1 << 20);
+	stage_expect(fd, big, 1 << 20);
+	assert_int_equal(waitpid(a, &status, 0), a);
+	assert_int_equal(status, 0);
+	assert_int_equal(waitpid(b, &status, 0), b);
+	assert_int_equal(status, 0);
+	close(fd);
+	close(server);
+}
+
+static void
+bulk_is_spliced_and_byte_exact(void **state)
+{
+	(void)state;
+	bulk();
+}
+
+static void
+without_pipes_bulk_is_copied(void **state)
+{
+	struct proxy_limits l = stage_limits;
+
+	(void)state;
+	l.pipe_share_percent = 0;
+	close(origin);
+	stage_down();
+	stage_up(NULL, &l);
+	origin = stage_listen(ORIGIN, 443);
+	bulk();
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -376,6 +439,8 @@ main(void)
 		T(a_dead_recorder_denies),
 		T(a_new_policy_cuts_what_it_forbids),
 		T(an_idle_tunnel_is_cut),
+		T(bulk_is_spliced_and_byte_exact),
+		T(without_pipes_bulk_is_copied),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
