@@ -1,7 +1,7 @@
 # The tests by layer; tests/LAYER/test_NAME.c tests LAYER/NAME.c.
 policy_TESTS := addr host names yaml charter rules decide shadow image policy
 ledger-client_TESTS :=
-dns_TESTS := message pin resolve
+dns_TESTS := message pin cache resolve
 proxy_TESTS := limit
 sidecar_TESTS := config parent source ipc compile
 REPLAY_TESTS := test_tls test_http test_life
