@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sidecar/role.h"
 #include "sidecar/verb.h"
@@ -37,13 +37,23 @@ help(FILE *to)
 	fprintf(to, "\nsee penstock(1)\n");
 }
 
+/* Exit handlers of libraries may do what a confined process cannot. */
+static _Noreturn void
+confined_exit(int status)
+{
+	fflush(NULL);
+	_exit(status);
+}
+
 int
 main(int argc, char **argv)
 {
 	const char *verb = argc > 1 ? argv[1] : "";
 
 	if (strcmp(verb, "role") == 0)
-		return role_main(argc - 1, argv + 1);
+		confined_exit(role_main(argc - 1, argv + 1));
+	if (strcmp(verb, "serve") == 0)
+		confined_exit(verb_serve(argc - 1, argv + 1));
 	if (strcmp(verb, "version") == 0 || strcmp(verb, "--version") == 0) {
 		printf("penstock %s\n", PENSTOCK_VERSION);
 		return 0;

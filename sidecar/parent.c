@@ -447,7 +447,8 @@ serving(struct parent *p)
 	list_listeners(p, where, sizeof(where));
 	log_line(LOG_INFO_, "started version=%s mode=%s %s generation=%"
 	    PRIu64 " digest=%s cells=%zu engines=%u listeners=%s uids=%s "
-	    "landlock=%d descriptors=%ju memory_max_bytes=%" PRIu64, PENSTOCK_VERSION,
+	    "landlock=%d descriptors=%ju memory_max_bytes=%" PRIu64,
+	    PENSTOCK_VERSION,
 	    settings_mode_word(p->settings.mode),
 	    enforcing ? "enforcing" : "NOT ENFORCING",
 	    p->generation, digest, policy_cells(p->policy), p->n_engines,

@@ -283,32 +283,24 @@ confine(struct role *r, int dir)
 /* ---- serving ---- */
 
 static int
-serve(struct role *r)
+make_base(struct role *r)
 {
-	int dir = ledger_dir(r), lock_dir = -1, rc;
-
-	/* start may take the descriptor; the lock needs it afterwards. */
-	if (dir >= 0)
-		lock_dir = fcntl(dir, F_DUPFD_CLOEXEC, 3);
-	rc = r->policy == NULL ? -ENOENT : open_shared(r);
-	if (rc == 0)
-		rc = confine(r, dir);
-	if (rc != 0)
-		return rc;
 	r->base = event_base_new();
 	if (r->base == NULL)
 		return -ENOMEM;
 	r->from_parent = event_new(r->base, r->parent, EV_READ | EV_PERSIST,
 	    on_parent, r);
-	if (r->from_parent == NULL || event_add(r->from_parent, NULL) != 0)
-		return -ENOMEM;
-	rc = r->ops->start(r);
-	if (rc == 0)
-		rc = confine_lock(r->kind, lock_dir);
-	if (lock_dir >= 0)
-		close(lock_dir);
-	if (rc == 0)
-		rc = role_send(r, IPC_READY);
+	return r->from_parent == NULL ||
+	    event_add(r->from_parent, NULL) != 0 ? -ENOMEM : 0;
+}
+
+/* One turn of the event loop after the other; the recorder is woken at most
+ * once in each. */
+static int
+loop(struct role *r)
+{
+	int rc = 0;
+
 	while (rc == 0 && !event_base_got_exit(r->base)) {
 		if (event_base_loop(r->base, EVLOOP_ONCE) != 0)
 			rc = -EIO;
@@ -320,6 +312,30 @@ serve(struct role *r)
 	if (r->emit != NULL)
 		emit_flush(r->emit);
 	return rc == 0 && r->failed ? -EIO : rc;
+}
+
+static int
+serve(struct role *r)
+{
+	int dir = ledger_dir(r), lock_dir = -1, rc;
+
+	/* start may take the descriptor; the lock needs it afterwards. */
+	if (dir >= 0)
+		lock_dir = fcntl(dir, F_DUPFD_CLOEXEC, 3);
+	rc = r->policy == NULL ? -ENOENT : open_shared(r);
+	if (rc == 0)
+		rc = confine(r, dir);
+	if (rc == 0)
+		rc = make_base(r);
+	if (rc == 0)
+		rc = r->ops->start(r);
+	if (rc == 0)
+		rc = confine_lock(r->kind, lock_dir);
+	if (lock_dir >= 0)
+		close(lock_dir);
+	if (rc == 0)
+		rc = role_send(r, IPC_READY);
+	return rc == 0 ? loop(r) : rc;
 }
 
 static void

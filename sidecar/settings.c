@@ -173,39 +173,38 @@ same_dns(const struct settings *a, const struct settings *b)
 	return true;
 }
 
+static bool
+same_users(const struct settings *a, const struct settings *b)
+{
+	return a->uid_engine == b->uid_engine &&
+	    a->uid_resolver == b->uid_resolver &&
+	    a->uid_recorder == b->uid_recorder &&
+	    a->uid_admin == b->uid_admin;
+}
+
+#define SAME(field) (memcmp(&a->field, &b->field, sizeof(a->field)) == 0)
+
 const char *
 settings_fixed_difference(const struct settings *a, const struct settings *b)
 {
-	if (a->mode != b->mode)
-		return "mode";
-	if (!same_listeners(a, b))
-		return "listeners";
-	if (!same_dns(a, b))
-		return "dns";
-	if (a->n_interfaces != b->n_interfaces || memcmp(a->interfaces,
-	    b->interfaces, sizeof(a->interfaces)) != 0)
-		return "interfaces";
-	if (a->n_inbound != b->n_inbound ||
-	    memcmp(a->inbound, b->inbound, sizeof(a->inbound)) != 0)
-		return "inbound";
-	if (a->ipv6_drop != b->ipv6_drop)
-		return "ipv6";
-	if (memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0)
-		return "limits";
-	if (a->engines != b->engines)
-		return "engines";
-	if (a->ring_bytes != b->ring_bytes)
-		return "ledger.ring_bytes";
-	if (strcmp(a->ledger_dir, b->ledger_dir) != 0)
-		return "ledger.dir";
-	if (strcmp(a->admin, b->admin) != 0)
-		return "admin";
-	if (a->uid_engine != b->uid_engine ||
-	    a->uid_resolver != b->uid_resolver ||
-	    a->uid_recorder != b->uid_recorder ||
-	    a->uid_admin != b->uid_admin)
-		return "users";
-	if (strcmp(a->instance, b->instance) != 0)
-		return "instance";
+	const struct { const char *key; bool same; } keys[] = {
+		{ "mode", SAME(mode) },
+		{ "listeners", same_listeners(a, b) },
+		{ "dns", same_dns(a, b) },
+		{ "interfaces", SAME(interfaces) },
+		{ "inbound", SAME(inbound) },
+		{ "ipv6", a->ipv6_drop == b->ipv6_drop },
+		{ "limits", SAME(limits) },
+		{ "engines", SAME(engines) },
+		{ "ledger.ring_bytes", SAME(ring_bytes) },
+		{ "ledger.dir", strcmp(a->ledger_dir, b->ledger_dir) == 0 },
+		{ "admin", strcmp(a->admin, b->admin) == 0 },
+		{ "users", same_users(a, b) },
+		{ "instance", strcmp(a->instance, b->instance) == 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (!keys[i].same)
+			return keys[i].key;
 	return NULL;
 }
