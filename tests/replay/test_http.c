@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int web, tls, ssh;
@@ -511,6 +512,68 @@ B037_the_next_address_is_tried_at_once(void **state)
 	tls = stage_listen(ORIGIN, 443);
 }
 
+static void
+B013_large_bodies_are_byte_exact_both_ways(void **state)
+{
+	static char big[4 << 20];
+	int fd = stage_connect(WANTED, 80), server, status;
+	pid_t child;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(big); i++)
+		big[i] = (char)(i * 2654435761u >> 13);
+	say(fd, "POST /u HTTP/1.1\r\nHost: allowed.test\r\n"
+	    "Content-Length: 4194304\r\n\r\n");
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	child = fork();
+	if (child == 0) {
+		stage_send(fd, big, sizeof(big));
+		say(fd, "GET /2 HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+		_exit(0);
+	}
+	stage_read_head(server, got, sizeof(got));
+	stage_expect(server, big, sizeof(big));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	child = fork();
+	if (child == 0) {
+		say(server, "HTTP/1.1 200 OK\r\n"
+		    "Content-Length: 4194304\r\n\r\n");
+		stage_send(server, big, sizeof(big));
+		_exit(0);
+	}
+	stage_read_head(fd, got, sizeof(got));
+	usleep(50000);		/* the way down fills up */
+	stage_expect(fd, big, sizeof(big));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	stage_read_head(server, got, sizeof(got));
+	assert_memory_equal(got, "GET /2", 6);
+	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nz");
+	stage_read_head(fd, got, sizeof(got));
+	hear(fd, "z");
+	close(fd);
+	close(server);
+}
+
+static void
+N07_a_truncated_body_is_no_clean_end(void **state)
+{
+	int fd = stage_connect(WANTED, 80), server;
+	bool reset;
+
+	(void)state;
+	say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	server = stage_accept(web);
+	stage_read_head(server, got, sizeof(got));
+	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+	close(server);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_true(reset);
+	assert_non_null(strstr(got, "abc"));
+	close(fd);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -535,6 +598,8 @@ main(void)
 		T(a_websocket_becomes_a_relay),
 		T(N11_a_stale_kept_connection_is_tried_once_more),
 		T(B016_a_target_that_is_not_the_destination_is_refused),
+		T(B013_large_bodies_are_byte_exact_both_ways),
+		T(N07_a_truncated_body_is_no_clean_end),
 		T(B037_the_next_address_is_tried_at_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
