@@ -248,13 +248,17 @@ conn_judge_again(struct conn *c)
 		/* The request under way; a later one is judged anyway. */
 		if (c->state == CONN_RELAY || c->state == CONN_DIAL)
 			ok = weigh(c).verdict == VERDICT_ALLOW;
-	} else if (ok && c->end != NULL && c->state != CONN_NAME) {
+	} else if (ok && c->end != NULL &&
+	    (c->state != CONN_NAME || c->inside)) {
 		ok = still_allowed(c, c->end);
 	}
 	if (ok && c->end == NULL && c->state == CONN_RESOLVE) {
 		c->open->decision = weigh(c);
 		ok = c->open->decision.verdict == VERDICT_ALLOW;
 	}
+	/* Numbers of rules are those of one policy. */
+	if (c->open != NULL && c->state != CONN_RESOLVE)
+		c->open->decision.rule = RULE_NONE;
 	if (ok)
 		return;
 	if (c->end == NULL)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static int web, tls, ssh;
@@ -574,6 +575,45 @@ N07_a_truncated_body_is_no_clean_end(void **state)
 	close(fd);
 }
 
+static void
+B037_a_black_hole_holds_nobody_up(void **state)
+{
+	int fd, server, lfd, fill[4], hole;
+	struct endpoint e = { .port = 443 };
+	struct sockaddr_storage ss;
+	struct timespec a, b;
+	socklen_t len;
+
+	(void)state;
+	/* A full backlog answers no SYN. */
+	hole = stage_listen("203.0.113.40", 443);
+	listen(hole, 0);
+	assert_true(addr_parse(&e.addr, span_str("203.0.113.40")));
+	len = endpoint_to_sockaddr(&e, &ss);
+	for (int i = 0; i < 4; i++) {
+		fill[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		connect(fill[i], (struct sockaddr *)&ss, len);
+	}
+	usleep(50000);
+	stage_pin("third.test", "203.0.113.40");
+	stage_pin("third.test", "203.0.113.31");
+	lfd = stage_listen("203.0.113.31", 443);
+	stage_policy("version: 1\nnetwork:\n  resolvers: [198.18.0.53]\n"
+	    "  lab: [203.0.113.0/24]\n  rule:\n"
+	    "    - {verdict: allow, hostname: third.test}\n");
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	fd = tunnel(lfd, "third.test:443", &server);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	assert_true((b.tv_sec - a.tv_sec) * 1000 +
+	    (b.tv_nsec - a.tv_nsec) / 1000000 < 1000);
+	close(fd);
+	close(server);
+	close(lfd);
+	for (int i = 0; i < 4; i++)
+		close(fill[i]);
+	close(hole);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -600,6 +640,7 @@ main(void)
 		T(B016_a_target_that_is_not_the_destination_is_refused),
 		T(B013_large_bodies_are_byte_exact_both_ways),
 		T(N07_a_truncated_body_is_no_clean_end),
+		T(B037_a_black_hole_holds_nobody_up),
 		T(B037_the_next_address_is_tried_at_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
