@@ -28,58 +28,75 @@ read_header(struct span *s, struct header *h)
 
 /* ---- names ---- */
 
+/* A name while it is read: its text, and where reading goes on. */
+struct name_reader {
+	uint8_t text[MESSAGE_QNAME_MAX_BYTES + 1];
+	size_t pos, len;
+	size_t end;		/* behind the name where it stands; 0: not known */
+	bool odd;		/* a label holds a dot: no host name */
+};
+
+/* Pointers must point backwards, so a loop ends (RFC 1035 4.1.4). */
+static bool
+follow_pointer(struct span msg, struct name_reader *r)
+{
+	size_t to;
+
+	if (r->pos + 1 >= msg.len)
+		return false;
+	to = (size_t)(msg.data[r->pos] & 0x3f) << 8 | msg.data[r->pos + 1];
+	if (to >= r->pos || to < HEADER_BYTES)
+		return false;
+	if (r->end == 0)
+		r->end = r->pos + 2;
+	r->pos = to;
+	return true;
+}
+
+static bool
+take_label(struct span msg, struct name_reader *r)
+{
+	size_t n = msg.data[r->pos];
+
+	if (n > 63 || r->pos + 1 + n > msg.len || r->len + n + 1 > 254)
+		return false;
+	r->odd |= memchr(msg.data + r->pos + 1, '.', n) != NULL;
+	memcpy(r->text + r->len, msg.data + r->pos + 1, n);
+	r->len += n;
+	r->text[r->len++] = '.';
+	r->pos += 1 + n;
+	return true;
+}
+
 /*
- * The name at *at in msg as text in host; *at moves behind it.  Pointers must
- * point backwards and are counted, so a loop ends (RFC 1035 4.1.4).  False
- * when the bytes are no name at all.  A name that is no host name (other
- * characters, too long) gives len 0.
+ * The name at *at in msg as a host; *at moves behind it.  Pointers are
+ * counted.  False when the bytes are no name at all.  A name that is no host
+ * name (other characters, too long) gives len 0.
  */
 static bool
 read_name(struct span msg, size_t *at, struct host *out)
 {
-	uint8_t text[MESSAGE_QNAME_MAX_BYTES + 1];
-	size_t pos = *at, len = 0, end = 0;
-	bool jumped = false, odd = false;
+	struct name_reader r = { .pos = *at };
 
 	for (unsigned hops = 0; hops < HOPS_MAX;) {
-		uint8_t n;
-
-		if (pos >= msg.len)
+		if (r.pos >= msg.len)
 			return false;
-		n = msg.data[pos];
-		if ((n & LABEL_POINTER) == LABEL_POINTER) {
-			size_t to;
-
-			if (pos + 1 >= msg.len)
+		if ((msg.data[r.pos] & LABEL_POINTER) == LABEL_POINTER) {
+			if (!follow_pointer(msg, &r))
 				return false;
-			to = (size_t)(n & 0x3f) << 8 | msg.data[pos + 1];
-			if (!jumped)
-				end = pos + 2;
-			if (to >= pos || to < HEADER_BYTES)
-				return false;
-			jumped = true;
-			pos = to;
 			hops++;
 			continue;
 		}
-		if (n > 63)
-			return false;
-		if (n == 0) {
-			*at = jumped ? end : pos + 1;
+		if (msg.data[r.pos] == 0) {
+			*at = r.end != 0 ? r.end : r.pos + 1;
 			memset(out, 0, sizeof(*out));
-			if (!odd && len > 0 && host_parse(out,
-			    span_of(text, len - 1)) != REASON_NONE)
+			if (!r.odd && r.len > 0 && host_parse(out,
+			    span_of(r.text, r.len - 1)) != REASON_NONE)
 				memset(out, 0, sizeof(*out));
 			return true;
 		}
-		if (pos + 1 + n > msg.len || len + n + 1 > 254)
+		if (!take_label(msg, &r))
 			return false;
-		for (size_t i = 0; i < n; i++)
-			odd |= msg.data[pos + 1 + i] == '.';
-		memcpy(text + len, msg.data + pos + 1, n);
-		len += n;
-		text[len++] = '.';
-		pos += 1 + (size_t)n;
 	}
 	return false;
 }

@@ -120,7 +120,7 @@ print_place(const struct place *at, FILE *to)
 void
 problem_print(const struct problems *ps, FILE *to)
 {
-	const struct problem *sorted[PROBLEM_MAX];
+	const struct problem *sorted[PROBLEM_MAX] = { NULL };
 	size_t total = ps->by_kind[0] + ps->by_kind[1] + ps->by_kind[2];
 
 	for (size_t i = 0; i < ps->n; i++)

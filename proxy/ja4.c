@@ -96,7 +96,7 @@ void
 ja4_write(struct ja4_parts *p, char out[static JA4_BYTES])
 {
 	static char text[JA4_LIST_MAX * 2 * 5 + 2];
-	uint16_t kept[JA4_LIST_MAX];
+	uint16_t kept[JA4_LIST_MAX] = { 0 };
 	char ciphers[13], extensions[13], alpn[3];
 	size_t n = 0, len;
 

@@ -194,11 +194,12 @@ get_metrics(struct admin *a, bool openmetrics)
 static unsigned
 get_status(struct admin *a)
 {
+	const struct settings *is = &a->role->settings;
 	struct health h = look(a);
 
 	say(a, "{\"version\":\"%s\",\"instance\":\"%s\",\"mode\":\"%s\","
 	    "\"generation\":%llu,\"digest\":\"", PENSTOCK_VERSION,
-	    a->role->settings.instance, settings_mode_word(a->role->settings.mode),
+	    is->instance, settings_mode_word(is->mode),
 	    (unsigned long long)h.generation);
 	for (unsigned i = 0; i < sizeof(h.digest); i++)
 		say(a, "%02x", h.digest[i]);
