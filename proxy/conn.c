@@ -337,33 +337,53 @@ conn_arm(struct conn *c)
 
 /* ---- birth and death ---- */
 
-static const char *
-interface_of(const struct conn *c, char name[static IF_NAMESIZE])
+/* The interface that the first segment came in on; 0: not known.  For IPv6
+ * the option is set on the connection only: a listener that has it keeps the
+ * SYN of each connection in memory. */
+static int
+ifindex_of(int fd, bool v6)
 {
-	struct in_pktinfo pi = { 0 };
-	socklen_t len = sizeof(pi);
-	struct ifreq ifr = { 0 };
 	uint8_t ctl[256];
+	socklen_t len = sizeof(ctl);
 	struct msghdr m = { .msg_control = ctl };
+	struct in_pktinfo v4_info;
+	struct in6_pktinfo v6_info;
+	const int one = 1;
 
-	(void)pi;
-	len = sizeof(ctl);
-	if (getsockopt(c->client.fd, SOL_IP, IP_PKTOPTIONS, ctl, &len) < 0)
-		return "";
+	if (setsockopt(fd, v6 ? SOL_IPV6 : SOL_IP,
+	    v6 ? IPV6_RECVPKTINFO : IP_PKTINFO, &one, sizeof(one)) < 0 ||
+	    getsockopt(fd, v6 ? SOL_IPV6 : SOL_IP, v6 ? IPV6_2292PKTOPTIONS :
+	    IP_PKTOPTIONS, ctl, &len) < 0)
+		return 0;
 	m.msg_controllen = len;
 	for (struct cmsghdr *h = CMSG_FIRSTHDR(&m); h != NULL;
 	    h = CMSG_NXTHDR(&m, h)) {
-		if (h->cmsg_level != SOL_IP || h->cmsg_type != IP_PKTINFO)
-			continue;
-		memcpy(&pi, CMSG_DATA(h), sizeof(pi));
-		ifr.ifr_ifindex = pi.ipi_ifindex;
-		if (ioctl(c->client.fd, SIOCGIFNAME, &ifr) < 0)
-			return "";
-		memcpy(name, ifr.ifr_name, IF_NAMESIZE);
-		name[IF_NAMESIZE - 1] = '\0';
-		return name;
+		if (h->cmsg_level == SOL_IP && h->cmsg_type == IP_PKTINFO) {
+			memcpy(&v4_info, CMSG_DATA(h), sizeof(v4_info));
+			return v4_info.ipi_ifindex;
+		}
+		if (h->cmsg_level == SOL_IPV6 &&
+		    h->cmsg_type == IPV6_PKTINFO) {
+			memcpy(&v6_info, CMSG_DATA(h), sizeof(v6_info));
+			return (int)v6_info.ipi6_ifindex;
+		}
 	}
-	return "";
+	return 0;
+}
+
+static const char *
+interface_of(const struct conn *c, char name[static IF_NAMESIZE])
+{
+	struct ifreq ifr = { 0 };
+
+	ifr.ifr_ifindex = ifindex_of(c->client.fd,
+	    !addr_is_v4(&c->peer.addr));
+	if (ifr.ifr_ifindex == 0 ||
+	    ioctl(c->client.fd, SIOCGIFNAME, &ifr) < 0)
+		return "";
+	memcpy(name, ifr.ifr_name, IF_NAMESIZE);
+	name[IF_NAMESIZE - 1] = '\0';
+	return name;
 }
 
 void

@@ -524,6 +524,7 @@ env_policy(struct read *r, const char *text)
 
 static void check_cell(struct read *r, const struct config_cell *c, size_t i);
 static void check_segment(struct read *r);
+static void check_interfaces(struct read *r);
 
 static void
 check_whole(struct read *r)
@@ -549,6 +550,7 @@ check_whole(struct read *r)
 		check_cell(r, &r->c->cells[i], i);
 	if (r->s->mode == MODE_GATEWAY && !r->s->accept_shared_segment)
 		check_segment(r);
+	check_interfaces(r);
 }
 
 static bool
@@ -608,4 +610,28 @@ check_segment(struct read *r)
 			    r->c->cells[k].id, r->c->cells[i].id);
 			return;
 		}
+}
+
+/* Whoever looks for a cell by address first must find the same one as who
+ * looks by interface. */
+static void
+check_interfaces(struct read *r)
+{
+	const struct config_cell *with = NULL, *without = NULL;
+
+	for (size_t i = 0; i < r->c->n_cells; i++) {
+		const struct config_cell *c = &r->c->cells[i];
+
+		if (c->from.kind != CELL_FROM_NET)
+			continue;
+		if (c->from.interface[0] != '\0')
+			with = c;
+		else
+			without = c;
+	}
+	if (with != NULL && without != NULL)
+		problem_add(r->ps, PROBLEM_ERROR, without->at,
+		    "write interface: for each, or for none",
+		    "cell %s is known by its interface and cell %s is not",
+		    with->id, without->id);
 }

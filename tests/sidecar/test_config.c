@@ -226,9 +226,14 @@ N31_a_shared_segment_needs_the_risk_to_be_accepted(void **state)
 	    "{interface: ag0}}, {id: b, policy: [p], from: {interface: "
 	    "ag1}}]\n";
 	struct config_env env = { .accept_shared_segment = true };
+	static const char mixed[] = "version: 1\nmode: gateway\n"
+	    "interfaces: [ag0]\ncells: [{id: a, policy: [p], from: "
+	    "{interface: ag0}}, {id: b, policy: [p], from: {cidr: "
+	    "10.0.2.0/24}}]\n";
 
 	(void)state;
 	refused(text, &no_env, "address alone");
+	refused(mixed, &env, "is known by its interface");
 	config_free(accepted(text, &env));
 	config_free(accepted(apart, &no_env));
 }
