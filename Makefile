@@ -129,7 +129,7 @@ endef
 $(foreach t,$(REPLAY_TESTS),$(eval $(call replay_rules,$(t))))
 $(foreach t,$(FAULT_TESTS),$(eval $(call unit_rules,sidecar,../fault/$(t))))
 
-.PHONY: unit check enforcement asan fuzz lint layers corpus demo install \
+.PHONY: unit manuals check enforcement asan fuzz lint layers corpus demo install \
 	format clean tools
 unit: all $(UNIT_BIN)
 	$(Q)tests/run-unit $(UNIT_BIN)
@@ -137,7 +137,10 @@ unit: all $(UNIT_BIN)
 enforcement: all
 	$(Q)tests/run-net
 
-check: unit layers enforcement
+manuals: all
+	$(Q)tests/check-manuals $(B)/penstock
+
+check: unit layers manuals enforcement
 
 asan:
 	$(Q)$(MAKE) --no-print-directory CONFIG=asan all unit

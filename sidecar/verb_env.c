@@ -27,11 +27,12 @@ static int proxy_url(const struct asked *a, char *url, size_t size);
 static void print(enum format f, const char *name, const char *value);
 
 static int
-usage(void)
+usage(int status)
 {
-	fprintf(stderr, "usage: penstock env -c FILE --cell ID "
+	fprintf(status == 0 ? stdout : stderr,
+	    "usage: penstock env -c FILE --cell ID "
 	    "[--format sh|docker|compose|k8s] [--address HOST:PORT]\n");
-	return EXIT_USAGE;
+	return status;
 }
 
 int
@@ -69,7 +70,7 @@ read_format(const char *word, enum format *out)
 			*out = (enum format)i;
 			return 0;
 		}
-	return usage();
+	return usage(EXIT_USAGE);
 }
 
 static int
@@ -80,6 +81,7 @@ read_options(int argc, char **argv, struct asked *a)
 		{ "cell", required_argument, NULL, 'C' },
 		{ "format", required_argument, NULL, 'f' },
 		{ "address", required_argument, NULL, 'a' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c, rc = 0;
@@ -94,12 +96,14 @@ read_options(int argc, char **argv, struct asked *a)
 			a->address = optarg;
 		else if (c == 'f')
 			rc = read_format(optarg, &a->format);
+		else if (c == 'h')
+			exit(usage(0));
 		else
-			rc = usage();
+			rc = usage(EXIT_USAGE);
 	}
 	if (rc == 0 && (optind != argc || a->config == NULL ||
 	    a->cell == NULL))
-		rc = usage();
+		rc = usage(EXIT_USAGE);
 	return rc;
 }
 

@@ -3,17 +3,19 @@
 
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "sidecar/admin_client.h"
 
 /* For HEALTHCHECK and exec probes: exit 0 or 1, words on stdout. */
 
 static int
-usage(void)
+usage(int status)
 {
-	fprintf(stderr, "usage: penstock health --live|--ready "
+	fprintf(status == 0 ? stdout : stderr,
+	    "usage: penstock health --live|--ready "
 	    "[--admin ADDRESS:PORT|unix:PATH] [-c FILE]\n");
-	return EXIT_USAGE;
+	return status;
 }
 
 struct asked {
@@ -28,6 +30,7 @@ read_options(int argc, char **argv, struct asked *a)
 		{ "ready", no_argument, NULL, 'r' },
 		{ "admin", required_argument, NULL, 'a' },
 		{ "config", required_argument, NULL, 'c' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
@@ -41,10 +44,12 @@ read_options(int argc, char **argv, struct asked *a)
 			a->admin = optarg;
 		else if (c == 'c')
 			a->config = optarg;
+		else if (c == 'h')
+			exit(usage(0));
 		else
-			return usage();
+			return usage(EXIT_USAGE);
 	}
-	return a->path != NULL && optind == argc ? 0 : usage();
+	return a->path != NULL && optind == argc ? 0 : usage(EXIT_USAGE);
 }
 
 int

@@ -9,11 +9,12 @@
 #include "sidecar/parent.h"
 
 static int
-usage(void)
+usage(int status)
 {
-	fprintf(stderr, "usage: penstock serve [-c FILE] [--rules external] "
+	fprintf(status == 0 ? stdout : stderr,
+	    "usage: penstock serve [-c FILE] [--rules external] "
 	    "[--accept-risk shared-segment]\n");
-	return EXIT_USAGE;
+	return status;
 }
 
 int
@@ -23,6 +24,7 @@ verb_serve(int argc, char **argv)
 		{ "config", required_argument, NULL, 'c' },
 		{ "rules", required_argument, NULL, 'r' },
 		{ "accept-risk", required_argument, NULL, 'a' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	struct parent_options o = { 0 };
@@ -35,11 +37,13 @@ verb_serve(int argc, char **argv)
 			o.rules_external = true;
 		else if (c == 'a' && strcmp(optarg, "shared-segment") == 0)
 			o.accept_shared_segment = true;
+		else if (c == 'h')
+			exit(usage(0));
 		else
-			return usage();
+			return usage(EXIT_USAGE);
 	}
 	if (optind != argc)
-		return usage();
+		return usage(EXIT_USAGE);
 	if (o.config == NULL && getenv("RUNEWARD_EGRESS_POLICY") == NULL) {
 		fprintf(stderr, "penstock serve: say -c FILE, or set "
 		    "RUNEWARD_EGRESS_POLICY\n");

@@ -4,6 +4,7 @@
 #include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "sidecar/admin_client.h"
@@ -11,11 +12,12 @@
 /* What the daemon is doing, for a person or as JSON. */
 
 static int
-usage(void)
+usage(int status)
 {
-	fprintf(stderr, "usage: penstock status [--json] "
+	fprintf(status == 0 ? stdout : stderr,
+	    "usage: penstock status [--json] "
 	    "[--admin ADDRESS:PORT|unix:PATH] [-c FILE]\n");
-	return EXIT_USAGE;
+	return status;
 }
 
 struct asked {
@@ -30,6 +32,7 @@ read_options(int argc, char **argv, struct asked *a)
 		{ "json", no_argument, NULL, 'j' },
 		{ "admin", required_argument, NULL, 'a' },
 		{ "config", required_argument, NULL, 'c' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
@@ -41,10 +44,12 @@ read_options(int argc, char **argv, struct asked *a)
 			a->admin = optarg;
 		else if (c == 'c')
 			a->config = optarg;
+		else if (c == 'h')
+			exit(usage(0));
 		else
-			return usage();
+			return usage(EXIT_USAGE);
 	}
-	return optind == argc ? 0 : usage();
+	return optind == argc ? 0 : usage(EXIT_USAGE);
 }
 
 static const char *

@@ -20,11 +20,12 @@ struct asked {
 };
 
 static int
-usage(void)
+usage(int status)
 {
-	fprintf(stderr, "usage: penstock tail [--denied] [--cell ID] [--json] "
+	fprintf(status == 0 ? stdout : stderr,
+	    "usage: penstock tail [--denied] [--cell ID] [--json] "
 	    "[--once] [--file FILE] [-c FILE]\n");
-	return EXIT_USAGE;
+	return status;
 }
 
 static int
@@ -37,6 +38,7 @@ read_options(int argc, char **argv, struct asked *a)
 		{ "cell", required_argument, NULL, 'C' },
 		{ "file", required_argument, NULL, 'f' },
 		{ "config", required_argument, NULL, 'c' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
@@ -54,10 +56,12 @@ read_options(int argc, char **argv, struct asked *a)
 			a->file = optarg;
 		else if (c == 'c')
 			a->config = optarg;
+		else if (c == 'h')
+			exit(usage(0));
 		else
-			return usage();
+			return usage(EXIT_USAGE);
 	}
-	return optind == argc ? 0 : usage();
+	return optind == argc ? 0 : usage(EXIT_USAGE);
 }
 
 static const char *

@@ -42,11 +42,20 @@ hash_stdin(void)
 	return print_hash(token, n);
 }
 
+static int
+usage(int status)
+{
+	fprintf(status == 0 ? stdout : stderr,
+	    "usage: penstock token [--hash]\n");
+	return status;
+}
+
 int
 verb_token(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "hash", no_argument, NULL, 'H' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	unsigned char random[TOKEN_BYTES];
@@ -58,13 +67,10 @@ verb_token(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == 'H' && optind == argc)
 			return hash_stdin();
-		fprintf(stderr, "usage: penstock token [--hash]\n");
-		return EXIT_USAGE;
+		return usage(c == 'h' ? 0 : EXIT_USAGE);
 	}
-	if (optind != argc) {
-		fprintf(stderr, "usage: penstock token [--hash]\n");
-		return EXIT_USAGE;
-	}
+	if (optind != argc)
+		return usage(EXIT_USAGE);
 	randombytes_buf(random, sizeof(random));
 	sodium_bin2base64(token, sizeof(token), random, sizeof(random),
 	    sodium_base64_VARIANT_URLSAFE_NO_PADDING);
