@@ -42,6 +42,7 @@ parent_run(const struct parent_options *o)
 	static struct parent parent;
 	struct parent *p = &parent;
 
+	signal(SIGHUP, SIG_IGN);	/* until there is something to reload */
 	init(p, o);
 	p->nofile = raise_nofile();
 	signal(SIGPIPE, SIG_IGN);
