@@ -80,6 +80,24 @@ keep_original(const struct conn *c)
 	    &c->original.addr, conn_now_ms());
 }
 
+/* The client's address first; to the client it answered already, so trying
+ * the name's others is ours to do. */
+static void
+add_pinned(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct addr pinned[PIN_ADDRS_MAX];
+	size_t n;
+
+	if (o->name.len == 0 || o->decided || o->decision.original_only ||
+	    c->proxy->pins == NULL)
+		return;
+	n = pin_addrs(c->proxy->pins, &o->name, conn_now_ms(), pinned);
+	for (size_t i = 0; i < n && o->n_addrs < PIN_ADDRS_MAX; i++)
+		if (!addr_eq(&pinned[i], &o->addrs[0]))
+			o->addrs[o->n_addrs++] = pinned[i];
+}
+
 /* RESOLVE: the addresses that our own resolver has for the name. */
 enum step
 dial_resolve(struct conn *c)
@@ -102,6 +120,7 @@ dial_resolve(struct conn *c)
 		if (c->via == VIA_TPROXY || c->via == VIA_REDIRECT)
 			o->addrs[0] = c->original.addr;
 		o->n_addrs = 1;
+		add_pinned(c);
 		return judge_addrs(c);
 	}
 	if (c->proxy->pins != NULL)

@@ -34,8 +34,8 @@ NAMES = {
     "denied.test": ["203.0.113.11"],
     "git.test": ["203.0.113.10"],
     "pkg.test": ["203.0.113.10"],
-    "ssh.test": ["203.0.113.10"],
-    "echo.test": ["203.0.113.10"],
+    "ssh.test": ["203.0.113.14"],
+    "echo.test": ["203.0.113.15"],
     "fault.test": ["203.0.113.12"],
     "ws.test": ["203.0.113.13"],
     "rebind.test": ["10.9.9.9"],
@@ -175,7 +175,8 @@ class Lab:
         self.ip("world", "-6", "route", "add", "fd42:18::/64", "via",
                 "fd42:2::2")
         for a in ("203.0.113.10", "203.0.113.11", "203.0.113.12",
-                  "203.0.113.13", "203.0.113.53", "10.9.9.9",
+                  "203.0.113.13", "203.0.113.14", "203.0.113.15",
+                  "203.0.113.53", "203.0.113.66", "10.9.9.9",
                   "169.254.169.254"):
             self.ip("world", "addr", "add", a + "/32", "dev", "lo")
         self.ip("world", "addr", "add", "2001:db8:113::10/128", "dev", "lo",
@@ -254,7 +255,8 @@ class Lab:
         shutil.copy(d + "/userkey.pub", d + "/authorized")
         os.chown(d + "/userkey", AGENT_UID, AGENT_UID)
         with open(d + "/sshd.conf", "w") as f:
-            f.write("ListenAddress 203.0.113.10\nHostKey %s/hostkey\n"
+            f.write("ListenAddress 203.0.113.10\nListenAddress "
+                    "203.0.113.14\nHostKey %s/hostkey\n"
                     "PidFile none\nUsePAM no\nStrictModes no\n"
                     "AuthorizedKeysFile %s/authorized\n"
                     "ForceCommand echo shell-reached\n" % (d, d))
@@ -544,6 +546,7 @@ http {
 	server {
 		listen 203.0.113.10:80; listen 203.0.113.11:80;
 		listen 203.0.113.10:8080;
+		listen 203.0.113.66:80; listen 203.0.113.66:443 ssl;
 		listen 10.9.9.9:80; listen 169.254.169.254:80;
 		listen [2001:db8:113::10]:80;
 		listen 203.0.113.10:443 ssl; listen 203.0.113.11:443 ssl;

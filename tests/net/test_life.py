@@ -11,7 +11,7 @@ from lab import POLICY
 
 HOLD = """
 import socket, sys, time
-s = socket.create_connection(("203.0.113.10", 7000), 5)
+s = socket.create_connection(("203.0.113.15", 7000), 5)
 s.settimeout(float(sys.argv[1]))
 assert s.recv(100) == b"ready\\n"
 print("open", flush=True)
@@ -26,7 +26,7 @@ except OSError as e:
 
 HALF = """
 import socket
-s = socket.create_connection(("203.0.113.10", 7000), 5)
+s = socket.create_connection(("203.0.113.15", 7000), 5)
 s.settimeout(8)
 sent = b"x" * 200000
 got = b""

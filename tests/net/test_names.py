@@ -6,6 +6,7 @@ from cases import (ASK, GET, TCP, Case, check_pair, curl, program, reached)
 from lab import NAMES
 
 ADDRESS = "203.0.113.10"
+NOBODY = "203.0.113.66"       # of no name
 
 
 def never(lab, r):
@@ -44,7 +45,7 @@ CASES = [
          curl("-k", "--resolve", "denied.test:443:203.0.113.11",
               "https://denied.test/"), reached, never),
     Case("host-field-is-an-address-W25",
-         program(TCP, ADDRESS, "80", GET % ADDRESS, ""), reached, never),
+         program(TCP, NOBODY, "80", GET % NOBODY, ""), reached, never),
 ]
 
 

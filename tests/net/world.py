@@ -182,6 +182,7 @@ def main():
     serve(udp, UdpEcho, four, "203.0.113.10", 9999)
     serve(udp, UdpEcho, six, "2001:db8:113::10", 9999)
     serve(tcp, Echo, four, "203.0.113.10", 7000)
+    serve(tcp, Echo, four, "203.0.113.15", 7000)
     serve(tcp, Echo, six, "2001:db8:113::10", 7000)
     serve(tcp, Fault, four, "203.0.113.12", 80)
     serve(tcp, WebSocket, four, "203.0.113.13", 80)
