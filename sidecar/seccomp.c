@@ -135,7 +135,7 @@ static int
 add_fstat(scmp_filter_ctx ctx)
 {
 	return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(newfstatat), 1,
-	    SCMP_A3(SCMP_CMP_EQ, AT_EMPTY_PATH));
+	    SCMP_A3(SCMP_CMP_EQ, AT_EMPTY_PATH, 0));
 }
 
 /* socket() of the Internet families only: TCP and UDP; no raw ones, and no
@@ -154,11 +154,11 @@ add_sockets(scmp_filter_ctx ctx)
 		for (size_t k = 0; k < 4 && rc == 0; k++)
 			rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW,
 			    SCMP_SYS(socket), 3,
-			    SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[f]),
+			    SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[f], 0),
 			    SCMP_A1(SCMP_CMP_MASKED_EQ, 0xf,
 			    (scmp_datum_t)kinds[k].type),
 			    SCMP_A2(SCMP_CMP_EQ,
-			    (scmp_datum_t)kinds[k].protocol));
+			    (scmp_datum_t)kinds[k].protocol, 0));
 	return rc;
 }
 
