@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include "proxy/conn.h"
 #include "proxy/http.h"
@@ -112,6 +113,22 @@ other_name(struct conn *c, const struct host *name, enum reason why)
 	return conn_refuse(c, why);
 }
 
+/* A whole first line without a version is no HTTP/1 request, whatever it
+ * begins with: "SSH-2.0-OpenSSH_9.2p1 Debian-2" is a banner. */
+static bool
+line_has_no_version(struct span s)
+{
+	size_t at = 0, end;
+
+	while (at < s.len && (s.data[at] == '\r' || s.data[at] == '\n'))
+		at++;
+	for (end = at; end < s.len && s.data[end] != '\n'; end++)
+		if (s.len - end >= 6 &&
+		    strncasecmp((const char *)&s.data[end], " HTTP/", 6) == 0)
+			return false;
+	return end < s.len;
+}
+
 /* The first bytes of an opaque flow. */
 static enum step
 gate_opaque(struct conn *c)
@@ -136,7 +153,7 @@ gate_opaque(struct conn *c)
 		if (p == PARSE_DONE)
 			return begin_hello(c) < 0 ?
 			    conn_refuse(c, REASON_LIMIT_MEMORY) : STEP_WAIT;
-	} else if (http_looks_like_request(s)) {
+	} else if (http_looks_like_request(s) && !line_has_no_version(s)) {
 		p = http_request_parse(s, &o->scanned, o->to.port, &rq,
 		    &why);
 		if (p == PARSE_MORE)

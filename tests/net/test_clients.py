@@ -231,7 +231,7 @@ def test_pip(gate, way):
     lab = gate.lab
     d = scratch(lab, "pip")
     pip = ["/usr/bin/python3", "-m", "pip", "install",
-           "--disable-pip-version-check", "--no-cache-dir", "--retries", "0",
+           "--disable-pip-version-check", "--no-cache-dir", "--retries", "1",
            "--timeout", "8", "--cert", lab.ca, "--target", d]
     r = lab.agent(*pip, "--index-url", "https://pkg.test/simple", "lab-demo",
                   env=env(lab, way), timeout=60)
