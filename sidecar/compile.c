@@ -43,6 +43,7 @@ static int load_config(struct compile *c, struct problems *ps);
 static int load_charters(struct compile *c, struct problems *ps);
 static int make_bundle(struct compile *c);
 static void list_own(struct compile *c);
+static int need_resolvers(struct compile *c, struct problems *ps);
 static int build(struct compile *c, uint64_t generation, int64_t now_s,
     struct problems *ps);
 
@@ -99,6 +100,8 @@ compile_run(struct compile *c, uint64_t generation, int64_t now_s,
 		rc = load_config(c, ps);
 	if (rc == 0)
 		rc = load_charters(c, ps);
+	if (rc == 0)
+		rc = need_resolvers(c, ps);
 	if (rc == 0)
 		rc = make_bundle(c);
 	if (rc == 0) {
@@ -317,6 +320,23 @@ load_charters(struct compile *c, struct problems *ps)
 		}
 	}
 	return problem_count(ps, PROBLEM_ERROR) > 0 ? -EINVAL : 0;
+}
+
+/* Without a pinned resolver no name can be dialled; the system's own are
+ * never asked. */
+static int
+need_resolvers(struct compile *c, struct problems *ps)
+{
+	if (c->config->settings.n_resolvers > 0)
+		return 0;
+	for (size_t i = 0; i < c->n_sources; i++)
+		if (c->sources[i].charter[1] != NULL && charter_scalars(
+		    c->sources[i].charter[1])->n_resolvers > 0)
+			return 0;
+	problem_add(ps, PROBLEM_ERROR, c->config->cells[0].at, "write "
+	    "resolvers: under network:, or set RUNEWARD_DNS_RESOLVERS",
+	    "there is no resolver");
+	return -EINVAL;
 }
 
 /* ---- the bundle: every byte that was read, with its name and length ---- */

@@ -40,11 +40,7 @@ struct ipc_compiled {
 	int32_t status;		/* 0 or -errno */
 	uint32_t errors, warnings;
 	uint8_t digest[POLICY_DIGEST_BYTES];
-	uint32_t used_env;	/* COMPILE_USED_* */
+	uint32_t used_env;	/* CONFIG_USED_* */
 };
-#define COMPILE_USED_CELL 1u
-#define COMPILE_USED_LABELS 2u
-#define COMPILE_USED_POLICY 4u
-#define COMPILE_USED_RESOLVERS 8u
 
 #endif

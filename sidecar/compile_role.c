@@ -17,8 +17,7 @@
 
 static int get_order(struct ipc_give *order, int *dir);
 static int sealed(const char *name, struct span bytes);
-static int report(struct compile *c, int status, struct problems *ps,
-    const struct config_env *env);
+static int report(struct compile *c, int status, struct problems *ps);
 
 int
 compile_main(void)
@@ -39,7 +38,7 @@ compile_main(void)
 	    &env);
 	if (rc == 0)
 		rc = compile_run(c, order.number, (int64_t)time(NULL), ps);
-	rc = report(c, rc, ps, &env);
+	rc = report(c, rc, ps);
 	problem_free(ps);
 	compile_free(c);
 	return rc == 0 ? 0 : 1;
@@ -108,8 +107,7 @@ problems_memfd(struct problems *ps)
 }
 
 static int
-report(struct compile *c, int status, struct problems *ps,
-    const struct config_env *env)
+report(struct compile *c, int status, struct problems *ps)
 {
 	struct ipc_compiled out = {
 		.status = status,
@@ -121,15 +119,8 @@ report(struct compile *c, int status, struct problems *ps,
 
 	if (fds[0] < 0)
 		return fds[0];
-	if (env->cell != NULL)
-		out.used_env |= COMPILE_USED_CELL;
-	if (env->labels != NULL)
-		out.used_env |= COMPILE_USED_LABELS;
-	if (env->egress_policy != NULL)
-		out.used_env |= COMPILE_USED_POLICY;
-	if (env->dns_resolvers != NULL)
-		out.used_env |= COMPILE_USED_RESOLVERS;
 	if (status == 0) {
+		out.used_env = compile_config(c)->used_env;
 		memcpy(out.digest, compile_digest(c), sizeof(out.digest));
 		fds[1] = sealed("penstock-image", compile_image(c));
 		fds[2] = sealed("penstock-bundle", compile_bundle(c));

@@ -407,6 +407,10 @@ read_env(struct read *r, const struct config_env *env)
 	}
 	env_cell(r, env);
 	if (env->dns_resolvers != NULL)
+		r->c->used_env |= CONFIG_USED_RESOLVERS;
+	if (env->egress_policy != NULL)
+		r->c->used_env |= CONFIG_USED_POLICY;
+	if (env->dns_resolvers != NULL)
 		env_resolvers(r, env->dns_resolvers);
 	if (env->egress_policy != NULL)
 		env_policy(r, env->egress_policy);
@@ -429,6 +433,9 @@ env_cell(struct read *r, const struct config_env *env)
 		    "[A-Za-z0-9._:/@-]", "this is no cell id");
 	else
 		snprintf(c->id, sizeof(c->id), "%s", env->cell);
+	r->c->used_env |= CONFIG_USED_CELL;
+	if (env->labels != NULL)
+		r->c->used_env |= CONFIG_USED_LABELS;
 	if (env->labels != NULL && !config_labels_text(env->labels, c))
 		env_error(r, "PENSTOCK_LABELS", "write key=value, separated "
 		    "by commas or lines, at most 8",

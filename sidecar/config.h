@@ -38,10 +38,16 @@ struct config_cell {
 	size_t n_files;
 };
 
+#define CONFIG_USED_CELL 1u
+#define CONFIG_USED_LABELS 2u
+#define CONFIG_USED_POLICY 4u
+#define CONFIG_USED_RESOLVERS 8u
+
 struct config {
 	struct settings settings;
 	struct config_cell *cells;
 	size_t n_cells;
+	uint32_t used_env;	/* set of CONFIG_USED_* */
 	char *egress_policy;	/* RUNEWARD_EGRESS_POLICY as a policy file's
 				 * text, for the only cell; or NULL */
 };

@@ -225,13 +225,13 @@ say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
 		if (c->used_env != 0)
 			log_line(LOG_INFO_, "configuration from the "
 			    "environment:%s%s%s%s",
-			    c->used_env & COMPILE_USED_CELL ?
+			    c->used_env & CONFIG_USED_CELL ?
 			    " PENSTOCK_CELL" : "",
-			    c->used_env & COMPILE_USED_LABELS ?
+			    c->used_env & CONFIG_USED_LABELS ?
 			    " PENSTOCK_LABELS" : "",
-			    c->used_env & COMPILE_USED_POLICY ?
+			    c->used_env & CONFIG_USED_POLICY ?
 			    " RUNEWARD_EGRESS_POLICY" : "",
-			    c->used_env & COMPILE_USED_RESOLVERS ?
+			    c->used_env & CONFIG_USED_RESOLVERS ?
 			    " RUNEWARD_DNS_RESOLVERS" : "");
 		return;
 	}

@@ -172,6 +172,20 @@ W40_the_environment_alone_makes_a_sidecar(void **state)
 	memset(&env, 0, sizeof(env));
 }
 
+static void
+a_configuration_without_a_resolver_is_refused(void **state)
+{
+	(void)state;
+	put("c.yaml", CONFIG);
+	put("p.yaml", "version: 1\nnetwork:\n  rule:\n"
+	    "    - {verdict: allow, hostname: a.example.com}\n");
+	compile_free(run("c.yaml", -EINVAL));
+	assert_non_null(strstr(said, "there is no resolver"));
+	env.dns_resolvers = "198.18.0.53";
+	compile_free(run("c.yaml", 0));
+	memset(&env, 0, sizeof(env));
+}
+
 static int
 make_dir(void **state)
 {
@@ -202,6 +216,8 @@ main(void)
 		cmocka_unit_test(the_digest_is_of_every_byte_that_was_read),
 		cmocka_unit_test(nothing_outside_the_directory_is_read),
 		cmocka_unit_test(a_link_beneath_the_directory_is_followed),
+		cmocka_unit_test(
+		    a_configuration_without_a_resolver_is_refused),
 		cmocka_unit_test(W40_the_environment_alone_makes_a_sidecar),
 	};
 
