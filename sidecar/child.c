@@ -300,9 +300,11 @@ on_message(evutil_socket_t fd, short what, void *arg)
 	if (n == 1) {
 		take_message(c, &m);
 	} else {
-		/* The end of the process follows by SIGCHLD. */
+		/* A role closes its socket by ending, which SIGCHLD tells;
+		 * one that closed it and lives could not be given a new
+		 * policy. */
 		event_del(c->readable);
-		if (n < 0 && c->pid > 0)
+		if (c->pid > 0)
 			kill(c->pid, SIGKILL);
 	}
 }
