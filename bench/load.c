@@ -224,8 +224,9 @@ sink_obey(struct flow *f)
 		f->left = size;
 		return sink_send(f);
 	case CMD_ECHO:
+		/* like a TLS server, it speaks before the client goes on */
 		f->state = SINK_ECHO;
-		return true;
+		return send(f->fd, "!", 1, MSG_NOSIGNAL) == 1;
 	case CMD_IDLE:
 		f->state = SINK_HOLD;
 		return send(f->fd, "!", 1, MSG_NOSIGNAL) == 1;
@@ -369,10 +370,7 @@ flow_hello(struct flow *f)
 	    (ssize_t)HELLO_BYTES)
 		return false;
 	f->state = TALK;
-	f->left = run.size;
-	if (run.command == CMD_ECHO)
-		return send(f->fd, chunk, run.size, MSG_NOSIGNAL) ==
-		    (ssize_t)run.size;
+	f->left = run.command == CMD_ECHO ? 1 : run.size;
 	return true;
 }
 
@@ -418,9 +416,8 @@ flow_asked(struct flow *f)
 	    (ssize_t)HELLO_BYTES)
 		return false;
 	f->state = TALK;
-	f->left = run.size;
-	return run.command != CMD_ECHO ||
-	    send(f->fd, chunk, run.size, MSG_NOSIGNAL) == (ssize_t)run.size;
+	f->left = run.command == CMD_ECHO ? 1 : run.size;
+	return true;
 }
 
 /* True: go on.  A finished object opens the next connection. */
