@@ -23,7 +23,7 @@ settings_default(struct settings *s, enum settings_mode mode)
 	s->mode = mode;
 	s->ipv6_drop = true;
 	s->limits = proxy_limits_default;
-	s->ring_bytes = 1u << 20;
+	s->ring_bytes = 0;		/* by the number of connections */
 	s->uid_engine = UID_FIRST;
 	s->uid_resolver = UID_FIRST + 1;
 	s->uid_recorder = UID_FIRST + 2;

@@ -11,6 +11,8 @@
 #include "sidecar/sockets.h"
 
 #define RESET_PER_WAKE 64u
+#define RING_SMALL_BYTES (1u << 20)
+#define RING_END_BYTES 512u	/* of one connection, about */
 
 static int make_memory(struct parent *p);
 static int make_listeners(struct parent *p);
@@ -50,13 +52,25 @@ shared_make(struct parent *p)
 	return rc == 0 ? open_ledger(p) : rc;
 }
 
+/* An engine keeps room in its ring for the end of each open connection, so
+ * that one too small would refuse connections long before the limit. */
+static size_t
+ring_bytes(const struct settings *s, unsigned column)
+{
+	if (s->ring_bytes != 0)
+		return s->ring_bytes;
+	return column < COLUMN_ENGINE ? RING_SMALL_BYTES :
+	    RING_SMALL_BYTES + (size_t)s->limits.connections *
+	    RING_END_BYTES;
+}
+
 static int
 make_memory(struct parent *p)
 {
 	int rc;
 
 	for (unsigned i = 0; i < COLUMN_ENGINE + p->n_engines; i++) {
-		p->rings[i] = emit_ring_create(p->settings.ring_bytes);
+		p->rings[i] = emit_ring_create(ring_bytes(&p->settings, i));
 		if (p->rings[i] < 0)
 			return p->rings[i];
 	}
