@@ -129,13 +129,35 @@ line_has_no_version(struct span s)
 	return end < s.len;
 }
 
+static enum step
+gate_request(struct conn *c, struct span s)
+{
+	struct opening *o = c->open;
+	struct http_request rq;
+	enum reason why = REASON_NONE;
+
+	switch (http_request_parse(s, &o->scanned, o->to.port, &rq, &why)) {
+	case PARSE_MORE:
+		return STEP_WAIT;
+	case PARSE_BAD:
+		return conn_refuse(c, why);
+	case PARSE_DONE:
+		break;
+	}
+	if (rq.method == HTTP_CONNECT)
+		return conn_refuse(c, REASON_NESTED_PROXY);
+	if (!rq.to.is_addr && !name_fits(c, &rq.to.host))
+		return other_name(c, &rq.to.host, REASON_OTHER_NAME);
+	o->gate = GATE_OPEN;
+	return STEP_NEXT;
+}
+
 /* The first bytes of an opaque flow. */
 static enum step
 gate_opaque(struct conn *c)
 {
 	struct opening *o = c->open;
 	struct span s = buf_span(&c->in);
-	struct http_request rq;
 	enum reason why = REASON_NONE;
 	enum parse p;
 
@@ -154,16 +176,7 @@ gate_opaque(struct conn *c)
 			return begin_hello(c) < 0 ?
 			    conn_refuse(c, REASON_LIMIT_MEMORY) : STEP_WAIT;
 	} else if (http_looks_like_request(s) && !line_has_no_version(s)) {
-		p = http_request_parse(s, &o->scanned, o->to.port, &rq,
-		    &why);
-		if (p == PARSE_MORE)
-			return STEP_WAIT;
-		if (p == PARSE_BAD)
-			return conn_refuse(c, why);
-		if (rq.method == HTTP_CONNECT)
-			return conn_refuse(c, REASON_NESTED_PROXY);
-		if (!rq.to.is_addr && !name_fits(c, &rq.to.host))
-			return other_name(c, &rq.to.host, REASON_OTHER_NAME);
+		return gate_request(c, s);
 	}
 	o->gate = GATE_OPEN;
 	return STEP_NEXT;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <net/if.h>
 #include <nftables/libnftables.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -136,35 +137,51 @@ rules_from_settings(struct rules_spec *r, const struct settings *s)
 static bool
 name_is_plain(const char *name)
 {
-	size_t n = strnlen(name, sizeof(((struct rules_spec *)0)->interfaces[0]));
+	size_t n = strnlen(name, IF_NAMESIZE);
 
-	return n > 0 && n < 16 && strspn(name, "abcdefghijklmnopqrstuvwxyz"
+	return n > 0 && n < IF_NAMESIZE && strspn(name, "abcdefghijklmnopqrstuvwxyz"
 	    "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n &&
 	    strcmp(name, "lo") != 0;
+}
+
+static const char *
+shared_lacks(const struct rules_spec *r)
+{
+	if (r->n_uids == 0)
+		return "shared mode needs the uid of penstock: --uid U";
+	for (size_t i = 0; i < r->n_uids; i++)
+		if (r->uids[i] == 0)
+			return "uid 0 cannot be exempt: an agent that is root "
+			    "would be";
+	return NULL;
+}
+
+static const char *
+gateway_lacks(const struct rules_spec *r)
+{
+	if (r->n_interfaces == 0)
+		return "gateway mode needs the agents' interface: "
+		    "--interface I";
+	if (r->n_inbound != 0)
+		return "inbound ports are for shared mode";
+	for (size_t i = 0; i < r->n_interfaces; i++)
+		if (!name_is_plain(r->interfaces[i]))
+			return "not the name of an agents' interface";
+	return NULL;
 }
 
 bool
 rules_valid(const struct rules_spec *r, char *why, size_t size)
 {
-	const char *no = NULL;
+	const char *no;
 
 	if (r->mode != MODE_SHARED && r->mode != MODE_GATEWAY)
 		no = "rules are for the modes shared and gateway";
 	else if (r->tcp_port == 0 || r->dns_port == 0)
 		no = "a port is 0";
-	else if (r->mode == MODE_SHARED && r->n_uids == 0)
-		no = "shared mode needs the uid of penstock: --uid U";
-	else if (r->mode == MODE_GATEWAY && r->n_interfaces == 0)
-		no = "gateway mode needs the agents' interface: --interface I";
-	else if (r->mode == MODE_GATEWAY && r->n_inbound != 0)
-		no = "inbound ports are for shared mode";
-	for (size_t i = 0; no == NULL && i < r->n_uids; i++)
-		if (r->mode == MODE_SHARED && r->uids[i] == 0)
-			no = "uid 0 cannot be exempt: an agent that is root "
-			    "would be";
-	for (size_t i = 0; no == NULL && i < r->n_interfaces; i++)
-		if (!name_is_plain(r->interfaces[i]))
-			no = "not the name of an agents' interface";
+	else
+		no = r->mode == MODE_SHARED ? shared_lacks(r) :
+		    gateway_lacks(r);
 	if (no != NULL)
 		snprintf(why, size, "%s", no);
 	return no == NULL;

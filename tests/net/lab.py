@@ -108,7 +108,8 @@ class Result:
 
 class Lab:
     def __init__(self, binary=None, quiet=True):
-        self.binary = binary or os.path.join(ROOT, "build/release/penstock")
+        self.binary = os.path.abspath(binary or os.environ.get("PENSTOCK") or
+                                      ROOT + "/build/release/penstock")
         self.prefix = "pst%d" % os.getpid()
         self.dir = tempfile.mkdtemp(prefix="penstock-net-")
         os.chmod(self.dir, 0o755)
