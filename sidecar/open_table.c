@@ -5,15 +5,27 @@
 
 #define BUCKETS 4096u
 
-/* A decision, as many bytes as travelled. */
+/* Cell and labels of a decision; few differ, so they are kept once. */
+struct owner {
+	struct owner *next;
+	size_t cell_len, labels_len;
+	char text[];		/* cell, then labels */
+};
+
+/* What an end needs to be found and attributed; the rest stands in the
+ * decision with the same connection number.  Small: there is one for each
+ * open connection of the daemon. */
 struct item {
 	struct item *next;
 	uint64_t connection;
-	_Alignas(8) uint8_t record[];
+	const struct owner *owner;
+	struct endpoint client, dialled;
+	uint8_t via;
 };
 
 struct open_table {
 	struct item *buckets[BUCKETS];
+	struct owner *owners;
 	size_t n;
 };
 
@@ -43,6 +55,32 @@ drop(struct open_table *t, struct item **p)
 	t->n--;
 }
 
+static const struct owner *
+owner_of(struct open_table *t, const struct record *r)
+{
+	struct span cell = record_get(r, TEXT_CELL);
+	struct span labels = record_get(r, TEXT_LABELS);
+	struct owner *o;
+
+	for (o = t->owners; o != NULL; o = o->next)
+		if (span_eq(span_of(o->text, o->cell_len), cell) &&
+		    span_eq(span_of(o->text + o->cell_len, o->labels_len),
+		    labels))
+			return o;
+	o = malloc(sizeof(*o) + cell.len + labels.len);
+	if (o == NULL)
+		return NULL;
+	o->cell_len = cell.len;
+	o->labels_len = labels.len;
+	if (cell.len > 0)
+		memcpy(o->text, cell.data, cell.len);
+	if (labels.len > 0)
+		memcpy(o->text + cell.len, labels.data, labels.len);
+	o->next = t->owners;
+	t->owners = o;
+	return o;
+}
+
 void
 open_table_see(struct open_table *t, const struct record *r)
 {
@@ -58,29 +96,46 @@ open_table_see(struct open_table *t, const struct record *r)
 	if (r->kind == RECORD_END || r->verdict != VERDICT_ALLOW ||
 	    t->n >= OPEN_TABLE_MAX)
 		return;
-	it = malloc(sizeof(*it) + record_size(r));
+	it = malloc(sizeof(*it));
 	if (it == NULL)
 		return;
-	it->connection = r->connection;
-	it->next = *p;
-	memcpy(it->record, r, record_size(r));
+	*it = (struct item){ .next = *p, .connection = r->connection,
+	    .owner = owner_of(t, r), .client = r->client,
+	    .dialled = r->dialled, .via = r->via };
 	*p = it;
 	t->n++;
 }
 
+static void
+fill(struct record *end, const struct item *it)
+{
+	const struct owner *o = it->owner;
+
+	record_init(end, RECORD_END);
+	end->connection = it->connection;
+	end->client = it->client;
+	end->dialled = it->dialled;
+	end->via = it->via;
+	end->verdict = end->would = VERDICT_ALLOW;
+	if (o == NULL)
+		return;
+	record_set(end, TEXT_CELL, span_of(o->text, o->cell_len));
+	record_set(end, TEXT_LABELS, span_of(o->text + o->cell_len,
+	    o->labels_len));
+}
+
 void
 open_table_end(struct open_table *t,
-    void (*each)(void *arg, const struct record *decision), void *arg)
+    void (*each)(void *arg, struct record *end), void *arg)
 {
+	struct record end;
+
 	for (unsigned i = 0; i < BUCKETS; i++)
 		while (t->buckets[i] != NULL) {
-			struct record r;
-
-			memset(&r, 0, sizeof(r));
-			memcpy(&r, t->buckets[i]->record, record_size(
-			    (const void *)t->buckets[i]->record));
-			if (each != NULL)
-				each(arg, &r);
+			if (each != NULL) {
+				fill(&end, t->buckets[i]);
+				each(arg, &end);
+			}
 			drop(t, &t->buckets[i]);
 		}
 }
@@ -97,5 +152,11 @@ open_table_free(struct open_table *t)
 	if (t == NULL)
 		return;
 	open_table_end(t, NULL, NULL);
+	while (t->owners != NULL) {
+		struct owner *next = t->owners->next;
+
+		free(t->owners);
+		t->owners = next;
+	}
 	free(t);
 }

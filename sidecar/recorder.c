@@ -205,20 +205,18 @@ on_beat(evutil_socket_t fd, short what, void *arg)
 
 /* A producer died: what it had open ends here. */
 static void
-end_open(void *arg, const struct record *decision)
+end_open(void *arg, struct record *end)
 {
 	struct recorder *v = arg;
-	struct record end = *decision;
 
 	if (full(v))
 		flush(v);
 	if (full(v))
 		return;
-	end.kind = RECORD_END;
-	end.how = HOW_CUT;
-	end.reason = REASON_ENGINE_LOST;
-	record_stamp(&end);
-	append(v, &end);
+	end->how = HOW_CUT;
+	end->reason = REASON_ENGINE_LOST;
+	record_stamp(end);
+	append(v, end);
 }
 
 /* The same ring given again says that its producer was started anew. */
