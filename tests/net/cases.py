@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The form of a paired test, and small programs that an agent would run."""
+import re
 
 
 class Case:
@@ -21,7 +22,8 @@ def check_pair(gate, case):
 
 
 def reached(r):
-    return "reached" in r.out
+    """A server's own words stand at the beginning of a line."""
+    return re.search(r"^reached ", r.out, re.M) is not None
 
 
 def curl(*args, **kw):

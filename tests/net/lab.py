@@ -375,7 +375,8 @@ class Lab:
             sh("ip", "netns", "exec", self.ns("gateway"), "sysctl", "-qw",
                "%s=%d" % (key, on))
 
-    def config(self, mode, policy=POLICY, extra="", ipv6="drop"):
+    def config(self, mode, policy=POLICY, extra="", ipv6="drop", cells=None,
+               credential=False):
         d = tempfile.mkdtemp(prefix="conf-", dir=self.dir)
         os.chmod(d, 0o755)
         self.conf = os.path.join(d, "penstock.yaml")
@@ -389,10 +390,13 @@ class Lab:
                       "  - {name: tproxy6, kind: tproxy, "
                       "address: \"[::]:15001\"}",
                       "  - {name: explicit, kind: explicit, "
-                      "address: \"198.18.0.1:15080\"}"]
+                      "address: \"198.18.0.1:15080\"%s}" %
+                      (", credential: true" if credential else "")]
         lines += ["cells:", "  - id: agent-1", "    labels: {team: lab}",
                   "    policy: [policy.yaml]"]
-        if mode == "gateway":
+        if cells is not None:
+            lines += cells
+        elif mode == "gateway":
             lines += ["    from: {cidr: 198.18.0.0/24}"] \
                 if ipv6 == "drop" else ["    from: {interface: ag0}"]
         with open(self.conf, "w") as f:
@@ -405,11 +409,12 @@ class Lab:
     def verb(self, *argv, timeout=30):
         return self.run(self.space, self.binary, *argv, timeout=timeout)
 
-    def up(self, mode, policy=POLICY, extra="", ipv6="drop", env=None):
+    def up(self, mode, policy=POLICY, extra="", ipv6="drop", env=None,
+           cells=None, credential=False):
         """penstock with its rules, ready."""
         self.unguarded(mode)
         self.forward(False)
-        self.config(mode, policy, extra, ipv6)
+        self.config(mode, policy, extra, ipv6, cells, credential)
         r = self.run(self.space, self.rules_binary or self.binary, "rules",
                      "apply", "-c", self.conf)
         if r.status != 0:

@@ -171,6 +171,14 @@ def test_wget_refused(gate):
     assert r.status != 0 and "403 Denied by penstock: no_rule" in r.err, r
 
 
+def test_b73_no_proxy_variable_changes_nothing(gate):
+    lab = gate.lab
+    r = lab.agent("curl", "-sS", "--resolve", "evil.test:80:" + ADDRESS,
+                  "http://evil.test/", env={**lab.proxy_env(),
+                                            "no_proxy": "*"})
+    assert "no_rule" in r.out and not reached(r), r
+
+
 # ---- git ----
 
 @pytest.mark.parametrize("way", WAYS)

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from cases import GET, TCP, reached
-from lab import HERE
+from lab import HERE, POLICY
 
 TRICKS = os.path.join(HERE, "tricks.py")
 
@@ -115,3 +115,65 @@ def test_the_listener_itself_is_no_destination(gate):
     r = gate.lab.python(TCP, "127.0.0.1" if gate.lab.mode == "shared"
                         else "198.18.0.1", "15001", GET % "allowed.test", "")
     assert not reached(r), r
+
+
+def test_a_client_of_no_cell_is_refused(lab):
+    lab.up("gateway", cells=["    from: {cidr: 198.18.0.77/32}"])
+    try:
+        for r in (lab.agent("curl", "-sS", "--resolve",
+                            "allowed.test:80:203.0.113.10",
+                            "http://allowed.test/"),
+                  proxied(lab, "http://allowed.test/")):
+            assert not reached(r), r
+        assert lab.record(reason="unknown_cell")["verdict"] == "deny"
+    finally:
+        lab.down()
+
+
+ECHO_HEAD = """
+import socket
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("203.0.113.14", 80))
+s.listen()
+print("ready", flush=True)
+while True:
+    c, _ = s.accept()
+    head = c.recv(65536)
+    c.sendall(b"HTTP/1.0 200 OK\\r\\n\\r\\nreached " + head)
+    c.close()
+"""
+
+
+def test_w29_credentials_are_asked_for_and_stay_here(lab):
+    """Basic at the explicit listener: 407 without, never forwarded, never
+    written."""
+    made = lab.run("world", lab.binary, "token").text
+    token = made.split("token:")[1].split()[0]
+    hashed = made.split("credential:")[1].split()[0]
+    server = lab.start("world", "/usr/bin/python3", "-c", ECHO_HEAD,
+                       stdout=-1)
+    lab.up("gateway", credential=True, cells=[
+        "    from: {credential: \"%s\"}" % hashed],
+        policy=POLICY.replace(
+            "hostname: ssh.test, ports: [22], protocol: tcp",
+            "hostname: ssh.test, ports: [80]"))
+    try:
+        assert server.stdout.readline() == b"ready\n"
+        r = proxied(lab, "-i", "http://ssh.test/")
+        assert " 407 " in r.out and "Basic" in r.out and not reached(r), r
+        r = proxied(lab, "-i", "-U", "agent-1:wrong", "http://ssh.test/")
+        assert " 407 " in r.out and not reached(r), r
+        for how in ("--proxy-basic", "--proxy-anyauth"):
+            r = proxied(lab, how, "-U", "agent-1:" + token,
+                        "http://ssh.test/")
+            assert "reached GET" in r.out, r
+            assert "authorization" not in r.out.lower(), r
+        r = proxied(lab, "--proxy-anyauth", "-U", "agent-1:" + token,
+                    "https://allowed.test/")
+        assert "reached allowed.test" in r.out, r
+        with open(lab.records_path) as f, open(lab.log_path) as g:
+            assert token not in f.read() + g.read()
+    finally:
+        lab.stop(server)
+        lab.down()

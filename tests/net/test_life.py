@@ -161,6 +161,24 @@ def test_a_killed_recorder_or_resolver_never_opens(fresh):
         lab.wait(lambda: reached(fetch(lab)), 10, "a new " + role)
 
 
+def test_a_recorder_that_hangs_means_deny(fresh):
+    """Nothing passes that cannot be recorded; when it can again, it does."""
+    lab = fresh
+    assert reached(fetch(lab))
+    stopped = pids(lab, "recorder")
+    try:
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.8)
+        r = fetch(lab)
+        assert not reached(r) and r.seconds < 5, r
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    lab.wait(lambda: reached(fetch(lab)), 5, "the recorder")
+    lab.record(reason="ledger_unavailable")
+
+
 def test_term_ends_in_order(fresh):
     lab = fresh
     for pid in parents(lab):

@@ -120,6 +120,62 @@ def no_name(r):
     assert "rcode 3" in r.out and "address" not in r.out, r
 
 
+DOCKER_DNS = """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.11", 44381))
+print("ready", flush=True)
+while True:
+    data, peer = s.recvfrom(100)
+    s.sendto(data, peer)
+"""
+
+
+def test_hidden_port_of_the_engine_resolver(lab):
+    """127.0.0.11 in a container: its real port is closed to the agent."""
+    lab.unguarded("shared")
+    server = lab.start("shared", "/usr/bin/python3", "-c", DOCKER_DNS,
+                       stdout=-1)
+    try:
+        assert server.stdout.readline() == b"ready\n"
+        assert got(lab.python(UDP, "127.0.0.11", "44381", "x"))
+        lab.up("shared")
+        at_once(lab, lab.python(UDP, "127.0.0.11", "44381", "x"))
+    finally:
+        lab.stop(server)
+        lab.down()
+
+
+def test_admin_port_is_closed_to_the_agent(lab):
+    """On a TCP port the rules keep the agent away; penstock's uid may."""
+    ask = ("/usr/bin/curl", "-sS", "-m", "3", "http://127.0.0.1:9901/livez")
+    lab.unguarded("shared")
+    lab.forward(False)
+    lab.config("shared")
+    with open(lab.conf) as f:
+        text = f.read()
+    with open(lab.conf, "w") as f:
+        f.write(text.replace("unix:" + lab.admin, "127.0.0.1:9901"))
+    assert lab.verb("rules", "apply", "-c", lab.conf).status == 0
+    ours = ("setpriv", "--reuid", "1337", "--clear-groups", *ask)
+    lab.ready, ready = lambda: "ok" in lab.run("shared", *ours).out, lab.ready
+    try:
+        lab.serve()
+        r = lab.agent(*ask)
+        assert r.status == 7 and r.seconds < 2, r
+    finally:
+        lab.ready = ready
+        lab.down()
+
+
+MPTCP = TCP.replace("socket.AF_INET)", "socket.AF_INET, 1, 262)")
+
+
+def test_mptcp_is_captured_like_tcp(gate):
+    r = gate.lab.python(MPTCP, "203.0.113.10", "80", EVIL, "")
+    quiet_403(r)
+
+
 def test_closed_after_leak(gate, case):
     check_pair(gate, case)
 
@@ -272,9 +328,10 @@ def test_print_is_what_was_reviewed(lab, name):
 
 
 
-def test_ipv6_is_proxied_when_asked(lab):
+@pytest.mark.parametrize("mode", ["shared", "gateway"])
+def test_ipv6_is_proxied_when_asked(lab, mode):
     """--ipv6 proxy: captured and judged, not dropped."""
-    lab.up("shared", ipv6="proxy")
+    lab.up(mode, ipv6="proxy")
     try:
         r = lab.agent("curl", "-sS", "-6", "-m", "8", "http://six.test/")
         assert "reached six.test at 2001:db8:113::10" in r.out, r

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/rules.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static struct rules_spec
+shared(void)
+{
+	struct rules_spec r;
+
+	rules_default(&r, MODE_SHARED);
+	r.uids[r.n_uids++] = 1337;
+	return r;
+}
+
+static struct rules_spec
+gateway(const char *interface)
+{
+	struct rules_spec r;
+
+	rules_default(&r, MODE_GATEWAY);
+	snprintf(r.interfaces[r.n_interfaces++], 16, "%s", interface);
+	return r;
+}
+
+static const char *
+text_of(const struct rules_spec *r)
+{
+	static char text[RULES_TEXT_BYTES];
+
+	assert_true(rules_text(r, text, sizeof(text)) > 0);
+	return text;
+}
+
+static void
+what_cannot_be_enforced_is_refused_with_its_reason(void **state)
+{
+	struct rules_spec r = shared();
+	char why[RULES_WHY_BYTES] = "";
+
+	(void)state;
+	assert_true(rules_valid(&r, why, sizeof(why)));
+	r.uids[0] = 0;
+	assert_false(rules_valid(&r, why, sizeof(why)));
+	assert_non_null(strstr(why, "uid 0"));
+	r.n_uids = 0;
+	assert_false(rules_valid(&r, why, sizeof(why)));
+	assert_non_null(strstr(why, "--uid"));
+	rules_default(&r, MODE_GATEWAY);
+	assert_false(rules_valid(&r, why, sizeof(why)));
+	assert_non_null(strstr(why, "--interface"));
+	r = shared();
+	r.mode = MODE_COOPERATIVE;
+	assert_false(rules_valid(&r, why, sizeof(why)));
+	r = shared();
+	r.tcp_port = 0;
+	assert_false(rules_valid(&r, why, sizeof(why)));
+}
+
+static void
+an_interface_name_cannot_carry_rules(void **state)
+{
+	static const char *const bad[] = {
+		"", "lo", "a b", "a\"b", "x;accept", "a}", "a\nb", "*",
+	};
+	char why[RULES_WHY_BYTES];
+	struct rules_spec r;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		r = gateway(bad[i]);
+		assert_false(rules_valid(&r, why, sizeof(why)));
+	}
+	r = gateway("veth-agent_0.12");
+	assert_true(rules_valid(&r, why, sizeof(why)));
+}
+
+static void
+every_exemption_can_be_renounced(void **state)
+{
+	struct rules_spec r = shared();
+	const char *at;
+	size_t n = 0;
+
+	(void)state;
+	r.uids[r.n_uids++] = 1338;
+	for (at = text_of(&r); (at = strstr(at, "{ 1337, 1338 }")) != NULL;
+	    at += 10, n++)
+		assert_memory_equal(at, "{ 1337, 1338 } meta priority != 0:6",
+		    35);
+	assert_int_equal(n, 4);
+}
+
+static void
+every_rule_says_who_made_it_and_its_name(void **state)
+{
+	struct rules_spec specs[] = { shared(), gateway("ag0") };
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		const char *line = text_of(&specs[i]);
+
+		for (; *line != '\0'; line += strcspn(line, "\n") + 1) {
+			size_t len = strcspn(line, "\n");
+			const char *c;
+
+			if (len < 3 || strncmp(line, "\t\t", 2) != 0 ||
+			    strncmp(line, "\t\ttype ", 7) == 0)
+				continue;
+			c = strstr(line, "comment \"penstock "
+			    PENSTOCK_VERSION " ");
+			assert_non_null(c);
+			assert_true((size_t)(c - line) < len);
+		}
+	}
+}
+
+static void
+the_last_word_is_drop(void **state)
+{
+	struct rules_spec r = shared(), g = gateway("ag0");
+
+	(void)state;
+	assert_non_null(strstr(text_of(&r),
+	    "hook postrouting priority 300; policy drop;"));
+	assert_non_null(strstr(text_of(&g),
+	    "hook prerouting priority -150; policy drop;"));
+	assert_non_null(strstr(text_of(&g),
+	    "hook forward priority 0; policy drop;"));
+	assert_non_null(strstr(text_of(&g),
+	    "hook input priority 0; policy drop;"));
+}
+
+static void
+ipv6_is_captured_only_when_asked(void **state)
+{
+	struct rules_spec r = gateway("ag0");
+
+	(void)state;
+	assert_null(strstr(text_of(&r), "tproxy ip6"));
+	assert_non_null(strstr(text_of(&r), "pre/ipv6"));
+	r.ipv6_drop = false;
+	assert_non_null(strstr(text_of(&r), "tproxy ip6 to :15001"));
+	assert_null(strstr(text_of(&r), "pre/ipv6"));
+}
+
+static void
+settings_give_ports_uids_and_interfaces(void **state)
+{
+	struct settings s;
+	struct rules_spec r;
+	char why[RULES_WHY_BYTES];
+
+	(void)state;
+	settings_default(&s, MODE_SHARED);
+	rules_from_settings(&r, &s);
+	assert_true(rules_valid(&r, why, sizeof(why)));
+	assert_int_equal(r.tcp_port, 15001);
+	assert_int_equal(r.dns_port, 15053);
+	assert_int_equal(r.admin_port, 9901);
+	assert_int_equal(r.n_uids, 2);
+	assert_int_equal(r.uids[0], s.uid_engine);
+	assert_int_equal(r.uids[1], s.uid_resolver);
+	assert_int_equal(r.n_explicit, 0);
+	settings_default(&s, MODE_GATEWAY);
+	snprintf(s.interfaces[s.n_interfaces++], 16, "ag7");
+	rules_from_settings(&r, &s);
+	assert_true(rules_valid(&r, why, sizeof(why)));
+	assert_int_equal(r.dns_port, 53);
+	assert_non_null(strstr(text_of(&r), "\"ag7\""));
+}
+
+static void
+more_than_fits_is_an_error_not_a_shorter_rule_set(void **state)
+{
+	struct rules_spec r = shared();
+	char text[200];
+
+	(void)state;
+	assert_int_equal(rules_text(&r, text, sizeof(text)), -ENOSPC);
+}
+
+static void
+the_longest_rule_set_fits(void **state)
+{
+	struct rules_spec r = shared();
+
+	(void)state;
+	for (; r.n_uids < RULES_UIDS_MAX; r.n_uids++)
+		r.uids[r.n_uids] = 4294967294u - (uid_t)r.n_uids;
+	for (; r.n_inbound < SETTINGS_INBOUND_MAX; r.n_inbound++)
+		r.inbound[r.n_inbound] = (uint16_t)(60000 + r.n_inbound);
+	r.admin_port = 9901;
+	assert_non_null(strstr(text_of(&r), "60031"));
+	rules_default(&r, MODE_GATEWAY);
+	while (r.n_interfaces < 8)
+		snprintf(r.interfaces[r.n_interfaces++], 16,
+		    "interface-0123");
+	while (r.n_explicit < SETTINGS_LISTENERS_MAX)
+		r.explicit_ports[r.n_explicit++] = 65535;
+	assert_non_null(strstr(text_of(&r), "forw/rest"));
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+		    what_cannot_be_enforced_is_refused_with_its_reason),
+		cmocka_unit_test(an_interface_name_cannot_carry_rules),
+		cmocka_unit_test(every_exemption_can_be_renounced),
+		cmocka_unit_test(every_rule_says_who_made_it_and_its_name),
+		cmocka_unit_test(the_last_word_is_drop),
+		cmocka_unit_test(ipv6_is_captured_only_when_asked),
+		cmocka_unit_test(settings_give_ports_uids_and_interfaces),
+		cmocka_unit_test(
+		    more_than_fits_is_an_error_not_a_shorter_rule_set),
+		cmocka_unit_test(the_longest_rule_set_fits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
