@@ -71,6 +71,7 @@ ask_new(struct ask **out, struct event_base *base, int fd)
 	if (a == NULL)
 		return -ENOMEM;
 	a->base = base;
+	a->fd = fd;
 	a->last = &a->first;
 	a->timer = event_new(base, -1, 0, on_timer, a);
 	if (a->timer == NULL || attach(a, fd) < 0) {
@@ -224,8 +225,10 @@ on_readable(evutil_socket_t fd, short what, void *arg)
 	struct ask_answer m;
 
 	(void)what;
-	for (unsigned i = 0; i < READS_PER_WAKE; i++) {
-		ssize_t n = recv(fd, &m, sizeof(m), MSG_DONTWAIT);
+	/* done may have attached another socket meanwhile */
+	for (unsigned i = 0; i < READS_PER_WAKE && a->fd == fd; i++) {
+		/* MSG_TRUNC: the length that was sent, though it is longer */
+		ssize_t n = recv(fd, &m, sizeof(m), MSG_DONTWAIT | MSG_TRUNC);
 		struct ask_call *c;
 
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))

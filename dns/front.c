@@ -17,6 +17,9 @@
 #define REFUSED_TTL_S 5u
 #define EDE_BLOCKED 15
 #define EDE_PROHIBITED 18
+#define TCP_MAX 256u
+#define TCP_IDLE_MS 10000u
+#define PENDING_MAX 4096u
 #define FOLD_SLOTS 256u
 #define FOLD_MS 10000		/* identical refusals are one record */
 
@@ -43,7 +46,8 @@ struct waiting {
 	enum record_via via;
 	struct way way;			/* UDP */
 	struct front_tcp *tcp;		/* TCP, or NULL when it ended */
-	struct engine *engine;		/* engine's question */
+	struct engine *engine;		/* engine's question (VIA_NONE), or
+					 * NULL when it ended */
 	uint64_t ask_id;
 };
 
@@ -65,6 +69,7 @@ struct front {
 	struct front_settings settings;
 	struct front_parts parts;
 	const struct policy *policy;
+	bool stopping;
 	struct event *sockets[SOCKETS_MAX];
 	struct front_tcp_listener *tcp[SOCKETS_MAX];
 	unsigned n_sockets, n_tcp;
@@ -294,7 +299,7 @@ settle(struct waiting *w, const struct cache_answer *got)
 		    now))
 			why = REASON_DNS_SERVFAIL;
 	}
-	if (w->engine != NULL)
+	if (w->via == VIA_NONE)
 		answer_engine(w, why, &a);
 	else if (why == REASON_NONE)
 		answer_addresses(w, &a);
@@ -306,13 +311,15 @@ settle(struct waiting *w, const struct cache_answer *got)
 static void
 waiting_free(struct waiting *w)
 {
+	struct front_tcp *tcp = w->tcp;
+
 	*w->prev = w->next;
 	if (w->next != NULL)
 		w->next->prev = w->prev;
 	w->front->n_waiting--;
-	if (w->tcp != NULL)
-		front_tcp_release(w->tcp);
 	free(w);
+	if (tcp != NULL)
+		front_tcp_release(tcp);	/* may read the next message */
 }
 
 static void
@@ -570,7 +577,8 @@ on_tcp_message(void *arg, struct front_tcp *conn, int fd,
 	    .client = *client, .tcp = conn, .way.fd = fd,
 	    .way.ifindex = front_tcp_ifindex(conn) };
 
-	question(f, &w, msg);
+	if (!f->stopping)
+		question(f, &w, msg);
 }
 
 static void
@@ -600,7 +608,8 @@ on_engine(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	for (unsigned i = 0; i < READS_PER_WAKE; i++) {
 		struct waiting w = { .front = e->front, .engine = e };
-		ssize_t n = recv(fd, &q, sizeof(q), MSG_DONTWAIT);
+		ssize_t n = recv(fd, &q, sizeof(q), MSG_DONTWAIT |
+		    MSG_TRUNC);		/* the length that was sent */
 
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			break;
@@ -652,8 +661,11 @@ front_add_udp(struct front *f, int fd)
 		return -ENOSPC;
 	ev = event_new(f->parts.base, fd, EV_READ | EV_PERSIST, on_datagram,
 	    f);
-	if (ev == NULL || event_add(ev, NULL) < 0)
+	if (ev == NULL || event_add(ev, NULL) < 0) {
+		if (ev != NULL)
+			event_free(ev);
 		return -ENOMEM;
+	}
 	f->sockets[f->n_sockets++] = ev;
 	return 0;
 }
@@ -680,6 +692,12 @@ front_new(struct front **out, const struct front_settings *s,
 	if (f == NULL)
 		return -ENOMEM;
 	f->settings = *s;
+	if (f->settings.tcp_max == 0)
+		f->settings.tcp_max = TCP_MAX;
+	if (f->settings.tcp_idle_ms == 0)
+		f->settings.tcp_idle_ms = TCP_IDLE_MS;
+	if (f->settings.pending_max == 0)
+		f->settings.pending_max = PENDING_MAX;
 	f->parts = *parts;
 	*out = f;
 	return 0;
@@ -690,6 +708,7 @@ front_free(struct front *f)
 {
 	if (f == NULL)
 		return;
+	f->stopping = true;
 	while (f->waiting != NULL) {
 		resolve_cancel(f->waiting->call);
 		waiting_free(f->waiting);
@@ -705,13 +724,56 @@ front_free(struct front *f)
 	free(f);
 }
 
+/* An engine's cell by its number in the new image. */
+static bool
+renumber(const struct policy *old, const struct policy *p, uint32_t *cell)
+{
+	struct cell_view view;
+
+	if (old == NULL || p == NULL || !policy_cell(old, *cell, 0, &view))
+		return false;
+	*cell = policy_cell_by_id(p, view.id);
+	return *cell != CELL_NONE;
+}
+
+/* A question that waits, under the new policy: true when it may go on. */
+static bool
+judge_again(struct waiting *w, const struct policy *old)
+{
+	struct front *f = w->front;
+	struct decide_at where;
+
+	w->flow = (struct decision){ .rule = RULE_NONE };
+	if (w->via != VIA_NONE)
+		w->flow.reason = find_cell(w);
+	else if (!renumber(old, f->policy, &w->cell))
+		w->flow.reason = REASON_POLICY_CHANGED;
+	where = at(f, w->cell);
+	if (w->flow.reason == REASON_NONE &&
+	    decide_question(&where, &w->question.name, &w->flow))
+		return true;
+	if (w->via == VIA_NONE)
+		answer_engine(w, w->flow.reason, NULL);
+	else
+		refuse(w, &w->flow);
+	return false;
+}
+
 void
 front_set_policy(struct front *f, const struct policy *p)
 {
-	/* open questions were judged by a cell number of the old image */
-	while (f->waiting != NULL) {
-		resolve_cancel(f->waiting->call);
-		waiting_free(f->waiting);
-	}
+	const struct policy *old = f->policy;
+	struct waiting *w = f->waiting, *next;
+
 	f->policy = p;
+	/* what a freed one lets be read goes before the head of the list:
+	 * it is judged by the new policy already */
+	for (; w != NULL; w = next) {
+		next = w->next;
+		if (judge_again(w, old))
+			continue;
+		resolve_cancel(w->call);
+		waiting_free(w);
+	}
+	emit_flush(f->parts.emit);
 }

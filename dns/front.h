@@ -42,7 +42,8 @@ void front_free(struct front *f);
 /* Add a bound UDP or a listening TCP socket (owned from here on). */
 MUST_USE int front_add_udp(struct front *f, int fd);
 MUST_USE int front_add_tcp(struct front *f, int fd);
-/* One pointer swap; NULL: everything is refused. */
+/* From here on this policy judges; NULL: everything is refused.  Questions
+ * that wait are judged again, so the one before is still valid meanwhile. */
 void front_set_policy(struct front *f, const struct policy *p);
 
 /* An engine's SEQPACKET: questions are judged, resolved, pinned, answered.

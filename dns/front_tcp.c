@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define ACCEPTS_PER_WAKE 16u
-#define OUTPUT_MAX_BYTES 262144u	/* an unread client is not served */
+#define OUTPUT_MAX_BYTES 262144u	/* unread answers of a connection */
 
 struct front_tcp {
 	struct front_tcp_listener *listener;
@@ -20,6 +20,7 @@ struct front_tcp {
 	unsigned ifindex;
 	unsigned held;
 	bool ended;			/* it half-closed */
+	bool reading;			/* in read_messages */
 };
 
 struct front_tcp_listener {
@@ -28,6 +29,7 @@ struct front_tcp_listener {
 	int fd;
 	struct front_tcp *conns;
 	unsigned n;
+	uint8_t msg[65535];		/* the one that is handed over */
 };
 
 static void
@@ -55,32 +57,50 @@ maybe_end(struct front_tcp *c)
 		conn_gone(c);
 }
 
-/* Whole messages off the input, as long as few are open. */
+/* The next whole message, off the input before anybody sees it: its handler
+ * may end the connection.  False when there is none. */
+static bool
+next_message(struct front_tcp *c, size_t *len)
+{
+	struct evbuffer *in = bufferevent_get_input(c->bev);
+	uint8_t head[2];
+
+	if (evbuffer_copyout(in, head, 2) < 2)
+		return false;
+	*len = (size_t)head[0] << 8 | head[1];
+	if (evbuffer_get_length(in) < 2 + *len)
+		return false;
+	evbuffer_drain(in, 2);
+	return evbuffer_remove(in, c->listener->msg, *len) ==
+	    (ev_ssize_t)*len;
+}
+
+/* A client that has much open, or does not read, is not read from. */
+static bool
+may_read(const struct front_tcp *c)
+{
+	return c->bev != NULL && c->held < FRONT_TCP_OPEN_MAX &&
+	    evbuffer_get_length(bufferevent_get_output(c->bev)) <
+	    OUTPUT_MAX_BYTES;
+}
+
+/* Whole messages off the input.  An answer that is there at once releases
+ * its message inside the call: that must not read the next one below it. */
 static void
 read_messages(struct front_tcp *c)
 {
-	struct evbuffer *in = bufferevent_get_input(c->bev);
+	struct front_tcp_settings *s = &c->listener->settings;
+	size_t len;
 
-	while (c->bev != NULL && c->held < FRONT_TCP_OPEN_MAX) {
-		uint8_t head[2], *msg;
-		size_t len;
-
-		if (evbuffer_copyout(in, head, 2) < 2)
-			break;
-		len = (size_t)head[0] << 8 | head[1];
-		if (evbuffer_get_length(in) < 2 + len)
-			break;
-		msg = evbuffer_pullup(in, (ev_ssize_t)(2 + len));
-		if (msg == NULL)
-			break;
-		c->held++;
-		c->listener->settings.message(c->listener->settings.arg, c,
-		    bufferevent_getfd(c->bev), &c->client,
-		    span_of(msg + 2, len));
-		c->held--;
-		if (c->bev != NULL)
-			evbuffer_drain(in, 2 + len);
-	}
+	if (c->reading)
+		return;
+	c->reading = true;
+	c->held++;
+	while (may_read(c) && next_message(c, &len))
+		s->message(s->arg, c, bufferevent_getfd(c->bev), &c->client,
+		    span_of(c->listener->msg, len));
+	c->held--;
+	c->reading = false;
 	maybe_end(c);
 }
 
@@ -95,7 +115,7 @@ static void
 on_write(struct bufferevent *bev, void *arg)
 {
 	(void)bev;
-	maybe_end(arg);
+	read_messages(arg);	/* those that stood back for the output */
 }
 
 static void
@@ -107,15 +127,17 @@ on_event(struct bufferevent *bev, short what, void *arg)
 	    (BEV_EVENT_EOF | BEV_EVENT_READING)) {
 		c->ended = true;
 		bufferevent_disable(bev, EV_READ);
-		maybe_end(c);
+		read_messages(c);
 		return;
 	}
 	conn_gone(c);
 }
 
-/* TCP keeps what the first packet came in by (IP_PKTOPTIONS). */
+/* TCP keeps what the first packet came in by (IP_PKTOPTIONS; RFC 2292 for
+ * IPv6, where the kernel still has it).  An IPv6 socket tells the interface
+ * of an IPv4 client too. */
 static unsigned
-read_ifindex(int fd)
+read_ifindex(int fd, bool v6)
 {
 	union {
 		struct cmsghdr align;
@@ -123,20 +145,28 @@ read_ifindex(int fd)
 	} control;
 	struct msghdr m = { .msg_control = &control };
 	socklen_t len = sizeof(control);
-	struct in_pktinfo v4;
-	int one = 1;
+	struct in6_pktinfo i6;
+	struct in_pktinfo i4;
+	int level = v6 ? IPPROTO_IPV6 : IPPROTO_IP, one = 1;
 
-	if (setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &one, sizeof(one)) < 0 ||
-	    getsockopt(fd, IPPROTO_IP, IP_PKTOPTIONS, &control, &len) < 0)
+	if (setsockopt(fd, level, v6 ? IPV6_RECVPKTINFO : IP_PKTINFO, &one,
+	    sizeof(one)) < 0 || getsockopt(fd, level, v6 ?
+	    IPV6_2292PKTOPTIONS : IP_PKTOPTIONS, &control, &len) < 0)
 		return 0;
 	m.msg_controllen = len;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c != NULL;
-	    c = CMSG_NXTHDR(&m, c))
-		if (c->cmsg_level == IPPROTO_IP &&
-		    c->cmsg_type == IP_PKTINFO) {
-			memcpy(&v4, CMSG_DATA(c), sizeof(v4));
-			return (unsigned)v4.ipi_ifindex;
+	    c = CMSG_NXTHDR(&m, c)) {
+		if (c->cmsg_level != level)
+			continue;
+		if (!v6 && c->cmsg_type == IP_PKTINFO) {
+			memcpy(&i4, CMSG_DATA(c), sizeof(i4));
+			return (unsigned)i4.ipi_ifindex;
 		}
+		if (v6 && c->cmsg_type == IPV6_PKTINFO) {
+			memcpy(&i6, CMSG_DATA(c), sizeof(i6));
+			return i6.ipi6_ifindex;
+		}
+	}
 	return 0;
 }
 
@@ -155,7 +185,7 @@ conn_new(struct front_tcp_listener *l, int fd,
 		return;
 	}
 	c->listener = l;
-	c->ifindex = read_ifindex(fd);
+	c->ifindex = read_ifindex(fd, peer->ss_family == AF_INET6);
 	c->bev = bufferevent_socket_new(l->settings.base, fd,
 	    BEV_OPT_CLOSE_ON_FREE);
 	if (c->bev == NULL) {
@@ -234,14 +264,12 @@ front_tcp_answer(struct front_tcp *c, struct span msg)
 	if (c->bev == NULL)
 		return;
 	out = bufferevent_get_output(c->bev);
-	if (evbuffer_get_length(out) > OUTPUT_MAX_BYTES) {
-		bufferevent_disable(c->bev, EV_READ);
-		return;
-	}
-	/* a failure leaves the client without an answer: it asks again */
-	if (evbuffer_add(out, head, 2) < 0 ||
+	/* half a message would garble those that follow; the connection is
+	 * held by the message that this answers, so it lives on */
+	if (evbuffer_expand(out, sizeof(head) + msg.len) < 0 ||
+	    evbuffer_add(out, head, sizeof(head)) < 0 ||
 	    evbuffer_add(out, msg.data, msg.len) < 0)
-		bufferevent_disable(c->bev, EV_READ);
+		conn_gone(c);
 }
 
 void
@@ -254,7 +282,7 @@ void
 front_tcp_release(struct front_tcp *c)
 {
 	c->held--;
-	if (c->bev != NULL && !c->ended)
+	if (c->bev != NULL)
 		read_messages(c);
 	else
 		maybe_end(c);
