@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dns/resolve.h"
 
-#include <arpa/inet.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "tests/dns/upstream.h"
 
 /* Against tests/net/dnsserver.py on loopback. */
-#define PORT 15353
-
 static const char zone[] = "{"
     "\"a.example\": {\"A\": [\"192.0.2.1\"], \"AAAA\": [\"2001:db8::1\"]},"
     "\"alias.example\": {\"CNAME\": \"a.example\"},"
@@ -22,10 +11,6 @@ static const char zone[] = "{"
     "\"fail.example\": {\"rcode\": \"SERVFAIL\"},"
     "\"mute.example\": {\"timeout\": true},"
     "\"empty.example\": {}}";
-
-static pid_t server;
-static char dir[] = "/tmp/penstock-dns-XXXXXX";
-static char zone_path[64], log_path[64];
 
 struct got {
 	struct event_base *base;
@@ -46,55 +31,15 @@ on_done(void *arg, const struct cache_answer *a)
 static int
 server_start(void **state)
 {
-	int p[2];
-	char word[8];
-	FILE *f;
-
 	(void)state;
-	if (mkdtemp(dir) == NULL || pipe(p) < 0)
-		return -1;
-	snprintf(zone_path, sizeof(zone_path), "%s/zone", dir);
-	snprintf(log_path, sizeof(log_path), "%s/log", dir);
-	f = fopen(zone_path, "w");
-	if (f == NULL)
-		return -1;
-	fputs(zone, f);
-	fclose(f);
-	server = fork();
-	if (server == 0) {
-		dup2(p[1], 1);
-		execlp("python3", "python3", "tests/net/dnsserver.py",
-		    "127.0.0.1", "15353", zone_path, log_path, (char *)NULL);
-		_exit(127);
-	}
-	close(p[1]);
-	return read(p[0], word, 6) > 0 ? 0 : -1;
+	return upstream_start(zone);
 }
 
 static int
 server_stop(void **state)
 {
 	(void)state;
-	kill(server, SIGTERM);
-	waitpid(server, NULL, 0);
-	unlink(zone_path);
-	unlink(log_path);
-	return rmdir(dir);
-}
-
-/* How often a name went upstream. */
-static unsigned
-asked(const char *name)
-{
-	FILE *f = fopen(log_path, "r");
-	char line[512];
-	unsigned n = 0;
-
-	assert_non_null(f);
-	while (fgets(line, sizeof(line), f) != NULL)
-		n += strstr(line, name) != NULL;
-	fclose(f);
-	return n;
+	return upstream_stop();
 }
 
 static struct got
@@ -109,7 +54,7 @@ ask_for(const char *text, unsigned times)
 	struct host name;
 
 	s.servers[0].addr = addr_from_v4(lo);
-	s.servers[0].port = PORT;
+	s.servers[0].port = upstream_port;
 	assert_int_equal(host_parse(&name, span_str(text)), REASON_NONE);
 	assert_int_equal(resolve_new(&r, g.base, &s, c), 0);
 	for (unsigned i = 0; i < times; i++)
