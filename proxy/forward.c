@@ -98,26 +98,30 @@ find_cell(struct conn *c, const struct http_request *rq)
 	return c->cell == CELL_NONE ? why : REASON_NONE;
 }
 
+/* Inside a tunnel: is it the place that the CONNECT named? */
+static bool
+is_tunnels_place(const struct conn *c, const struct http_target *t)
+{
+	const struct opening *o = c->open;
+	const struct forward *f = c->forward;
+	bool is_addr = f ? f->tunnel_addr : o->is_addr;
+	const struct host *name = f ? &f->name : &o->name;
+	const struct addr *addr = f ? &f->addr : &o->to.addr;
+
+	if (t->port != c->port || t->is_addr != is_addr)
+		return false;
+	return is_addr ? addr_eq(addr, &t->addr) : host_eq(name, &t->host);
+}
+
 /* Does the target agree with the place that this connection leads to? */
 static enum reason
 check_place(const struct conn *c, const struct http_request *rq)
 {
-	const struct opening *o = c->open;
 	const struct http_target *t = &rq->to;
 
-	if (c->inside) {
-		const struct forward *f = c->forward;
-		bool is_addr = f ? f->tunnel_addr : o->is_addr;
-		const struct host *name = f ? &f->name : &o->name;
-		const struct addr *addr = f ? &f->addr : &o->to.addr;
-
-		if (t->port != c->port || t->is_addr != is_addr)
-			return REASON_HOST_MISMATCH;
-		if (is_addr ? !addr_eq(addr, &t->addr) :
-		    !host_eq(name, &t->host))
-			return REASON_HOST_MISMATCH;
-		return REASON_NONE;
-	}
+	if (c->inside)
+		return is_tunnels_place(c, t) ? REASON_NONE :
+		    REASON_HOST_MISMATCH;
 	if (c->via == VIA_HTTP || c->via == VIA_CONNECT)
 		return REASON_NONE;
 	if (t->port != c->original.port)
@@ -536,18 +540,28 @@ source_ended(struct conn *c)
 	return STEP_WAIT;
 }
 
+/* The body of the answer: what was read with the head first.  Bytes moved,
+ * 0 at the end, or negative: -EBADMSG when its framing is broken. */
+static ssize_t
+down_body(struct conn *c)
+{
+	struct forward *f = c->forward;
+	struct walk w = { f->down_body, &f->down_left, &f->down_chunks,
+	    &f->down_done };
+
+	if (buf_left(&f->in) > 0)
+		return move_body(&f->in, &c->client.out, &w) ? 1 : -EBADMSG;
+	return pass_body(c, &c->up, &c->client, &f->in, &w);
+}
+
 static enum step
 go_down(struct conn *c)
 {
 	struct forward *f = c->forward;
-	enum step s;
 	ssize_t n;
 	int e;
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		struct walk w = { f->down_body, &f->down_left,
-		    &f->down_chunks, &f->down_done };
-
 		e = buf_send(&c->client.out, c->client.fd, &c->client.sent);
 		if (e == -EAGAIN)
 			return STEP_WAIT;
@@ -558,23 +572,17 @@ go_down(struct conn *c)
 		if (!f->down_head) {
 			size_t before = buf_left(&f->in);
 
-			s = read_head(c);
-			if (s != STEP_WAIT || c->forward == NULL)
+			if (read_head(c) != STEP_WAIT || c->forward == NULL)
 				return STEP_NEXT;
 			if (buf_left(&f->in) != before)
 				continue;
 			n = buf_recv(&f->in, c->up.fd, BODY_BYTES);
-		} else if (buf_left(&f->in) > 0) {
-			if (!move_body(&f->in, &c->client.out, &w))
-				return conn_cut(c, HOW_RESET_UPSTREAM,
-				    REASON_UPSTREAM_MALFORMED);
-			continue;
 		} else {
-			n = pass_body(c, &c->up, &c->client, &f->in, &w);
-			if (n == -EBADMSG)
-				return conn_cut(c, HOW_RESET_UPSTREAM,
-				    REASON_UPSTREAM_MALFORMED);
+			n = down_body(c);
 		}
+		if (n == -EBADMSG)
+			return conn_cut(c, HOW_RESET_UPSTREAM,
+			    REASON_UPSTREAM_MALFORMED);
 		if (n == -EAGAIN)
 			return STEP_WAIT;
 		if (n < 0)

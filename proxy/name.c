@@ -124,12 +124,52 @@ name_done(struct conn *c)
 	return STEP_NEXT;
 }
 
+/* Read what the client sent.  *done: there is nothing (more), or the
+ * connection was refused or cut; otherwise look at it. */
+static enum step
+name_read(struct conn *c, bool *done)
+{
+	bool was_empty = buf_left(&c->in) == 0;
+	ssize_t n = buf_recv(&c->in, c->client.fd, name_max(c));
+
+	*done = true;
+	if (n == -EAGAIN)
+		return STEP_WAIT;
+	if (n == -ENOBUFS)
+		return conn_refuse(c, REASON_HEAD_TOO_LARGE);
+	if (n == -ENOMEM)
+		return conn_refuse(c, REASON_LIMIT_MEMORY);
+	if (n < 0 && c->end == NULL) {
+		c->client.reset = true;
+		return conn_refuse(c, REASON_HELLO_INCOMPLETE);
+	}
+	if (n < 0)
+		return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
+	*done = false;
+	if (n == 0)
+		c->client.eof = true;
+	else
+		name_hurry(c, was_empty);
+	return STEP_NEXT;
+}
+
+/* Send what is left of the answer to a CONNECT. */
+static bool
+name_flush(struct conn *c)
+{
+	int e;
+
+	if (buf_left(&c->client.out) == 0)
+		return true;
+	e = buf_send(&c->client.out, c->client.fd, &c->client.sent);
+	return e >= 0 || e == -EAGAIN;
+}
+
 enum step
 name_step(struct conn *c)
 {
 	enum reason why = REASON_NONE;
-	bool was_empty;
-	ssize_t n;
+	bool done;
 
 	if (!c->looked) {
 		enum step s = name_first(c);
@@ -137,14 +177,11 @@ name_step(struct conn *c)
 		if (s != STEP_WAIT)
 			return s;
 	}
-	if (buf_left(&c->client.out) > 0) {
-		int e = buf_send(&c->client.out, c->client.fd,
-		    &c->client.sent);
-
-		if (e < 0 && e != -EAGAIN)
-			return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
-	}
+	if (!name_flush(c))
+		return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
 	for (;;) {
+		enum step s;
+
 		switch (name_look(c, &why)) {
 		case PARSE_DONE:
 			return name_done(c);
@@ -157,23 +194,8 @@ name_step(struct conn *c)
 			return name_over(c, true);
 		if (c->client.eof)
 			return name_over(c, false);
-		was_empty = buf_left(&c->in) == 0;
-		n = buf_recv(&c->in, c->client.fd, name_max(c));
-		if (n == -EAGAIN)
-			return STEP_WAIT;
-		if (n == -ENOBUFS)
-			return conn_refuse(c, REASON_HEAD_TOO_LARGE);
-		if (n == -ENOMEM)
-			return conn_refuse(c, REASON_LIMIT_MEMORY);
-		if (n < 0 && c->end == NULL) {
-			c->client.reset = true;
-			return conn_refuse(c, REASON_HELLO_INCOMPLETE);
-		}
-		if (n < 0)
-			return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
-		if (n == 0)
-			c->client.eof = true;
-		else
-			name_hurry(c, was_empty);
+		s = name_read(c, &done);
+		if (done)
+			return s;
 	}
 }

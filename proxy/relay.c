@@ -135,6 +135,19 @@ fill_copy(struct conn *c, struct side *from, struct side *to)
 	return true;
 }
 
+/* The end goes on only after all bytes before it. */
+static void
+pass_end(struct side *from, struct side *to)
+{
+	if (!from->eof || from->reset || to->shut || to->reset ||
+	    buf_left(&to->out) > 0 || to->piped > 0)
+		return;
+	/* When this was the last direction the close says it. */
+	if (!to->eof || !from->shut)
+		shutdown(to->fd, SHUT_WR);
+	to->shut = true;
+}
+
 /* One direction, a bounded number of rounds. */
 static void
 pump(struct conn *c, struct side *from, struct side *to)
@@ -151,14 +164,7 @@ pump(struct conn *c, struct side *from, struct side *to)
 		    fill_copy(c, from, to)))
 			break;
 	}
-	/* The end goes on only after all bytes before it. */
-	if (from->eof && !from->reset && !to->shut && !to->reset &&
-	    buf_left(&to->out) == 0 && to->piped == 0) {
-		/* When this was the last direction the close says it. */
-		if (!to->eof || !from->shut)
-			shutdown(to->fd, SHUT_WR);
-		to->shut = true;
-	}
+	pass_end(from, to);
 	if (to->piped == 0 && !from->bulk)
 		pipe_back(c, to);
 }

@@ -228,34 +228,49 @@ still_allowed(struct conn *c, const struct record *r)
 	return decide_addr(&at, &d, &r->dialled).verdict == VERDICT_ALLOW;
 }
 
+/* Numbers of cells are those of one policy: find the cell anew. */
+static bool
+find_cell_again(struct conn *c)
+{
+	enum reason why;
+
+	if (c->proxy->policy == NULL)
+		return false;
+	if (c->end != NULL) {
+		c->cell = policy_cell_by_id(c->proxy->policy,
+		    record_get(c->end, TEXT_CELL));
+		return c->cell != CELL_NONE;
+	}
+	conn_cell(c, NULL, span_of(NULL, 0), &why);
+	return c->cell != CELL_NONE || c->via == VIA_HTTP;
+}
+
+/* What was allowed before: is it still? */
+static bool
+allowed_again(struct conn *c)
+{
+	if (c->end == NULL) {
+		if (c->state != CONN_RESOLVE)
+			return true;
+		c->open->decision = weigh(c);
+		return c->open->decision.verdict == VERDICT_ALLOW;
+	}
+	/* The request under way; a later one is judged anyway. */
+	if (c->forward != NULL)
+		return (c->state != CONN_RELAY && c->state != CONN_DIAL) ||
+		    weigh(c).verdict == VERDICT_ALLOW;
+	return (c->state == CONN_NAME && !c->inside) ||
+	    still_allowed(c, c->end);
+}
+
 void
 conn_judge_again(struct conn *c)
 {
-	enum reason why;
-	bool ok = c->proxy->policy != NULL;
+	bool ok;
 
 	if (c->state == CONN_END || !c->looked)
 		return;
-	if (c->end != NULL && ok) {
-		c->cell = policy_cell_by_id(c->proxy->policy,
-		    record_get(c->end, TEXT_CELL));
-		ok = c->cell != CELL_NONE;
-	} else if (ok) {
-		conn_cell(c, NULL, span_of(NULL, 0), &why);
-		ok = c->cell != CELL_NONE || c->via == VIA_HTTP;
-	}
-	if (ok && c->end != NULL && c->forward != NULL) {
-		/* The request under way; a later one is judged anyway. */
-		if (c->state == CONN_RELAY || c->state == CONN_DIAL)
-			ok = weigh(c).verdict == VERDICT_ALLOW;
-	} else if (ok && c->end != NULL &&
-	    (c->state != CONN_NAME || c->inside)) {
-		ok = still_allowed(c, c->end);
-	}
-	if (ok && c->end == NULL && c->state == CONN_RESOLVE) {
-		c->open->decision = weigh(c);
-		ok = c->open->decision.verdict == VERDICT_ALLOW;
-	}
+	ok = find_cell_again(c) && allowed_again(c);
 	/* Numbers of rules are those of one policy. */
 	if (c->open != NULL && c->state != CONN_RESOLVE)
 		c->open->decision.rule = RULE_NONE;
