@@ -263,10 +263,10 @@ class Lab:
                     "PidFile none\nUsePAM no\nStrictModes no\n"
                     "AuthorizedKeysFile %s/authorized\n"
                     "ForceCommand echo shell-reached\n" % (d, d))
-        self.made_sshd_dir = not os.path.isdir("/run/sshd")
-        os.makedirs("/run/sshd", exist_ok=True)
-        self.start("world", "/usr/sbin/sshd", "-D", "-e", "-f",
-                   d + "/sshd.conf", log="sshd.log")
+        # Its fixed directory, in a mount namespace of its own.
+        self.start("world", "sh", "-c", "mount -t tmpfs none /run && "
+                   "mkdir -m 755 /run/sshd && exec /usr/sbin/sshd -D -e -f "
+                   "\"$0\"", d + "/sshd.conf", log="sshd.log")
 
     # ---- processes ----
 
@@ -526,9 +526,6 @@ class Lab:
         self.spaces = []
         with contextlib.suppress(OSError):
             os.rmdir("/etc/netns")
-        if getattr(self, "made_sshd_dir", False):
-            with contextlib.suppress(OSError):
-                os.rmdir("/run/sshd")
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def _empty(self, name):
