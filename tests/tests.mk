@@ -2,7 +2,7 @@
 policy_TESTS := addr host names yaml charter rules decide shadow image policy
 ledger-client_TESTS :=
 dns_TESTS := message pin cache resolve
-proxy_TESTS := limit
+proxy_TESTS := limit hello flight
 sidecar_TESTS := config parent source ipc compile main sockets rules
 REPLAY_TESTS := test_tls test_http test_life
 FAULT_TESTS := test_attack
