@@ -66,7 +66,7 @@ dns_SRC := message pin cache ask resolve front front_tcp
 proxy_SRC := proxy limit buf pipes listen conn name weigh account dial \
 	tunnel relay end forward \
 	hello ja4 flight http http_body http_write refuse
-sidecar_SRC := main config config_part settings role parent child shared \
+sidecar_SRC := main config config_part settings role parent change child shared \
 	reload notify health compile compile_role ipc sockets confine \
 	seccomp resolver engine recorder open_table admin admin_client rules rules_route \
 	verb_serve verb_check verb_explain verb_test verb_diff verb_rules \

@@ -98,6 +98,8 @@ give(struct child *c, enum give what, unsigned index, int fd)
 		return;
 	if (c->kind == ROLE_ENGINE)
 		g.number = c->parent->spawned << 32;
+	if (c->kind == ROLE_RECORDER)
+		g.number = (uint64_t)c->parent->started_s;
 	if (c->kind == ROLE_COMPILE) {
 		g.number = c->parent->last_generation;
 		g.flags = c->parent->o.accept_shared_segment ?

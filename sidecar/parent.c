@@ -25,7 +25,6 @@
 #define FLUSH_LIMIT_MS 5000
 
 static struct health_page *health;
-static int64_t started_s;
 
 static void init(struct parent *p, const struct parent_options *o);
 static rlim_t raise_nofile(void);
@@ -88,7 +87,7 @@ init(struct parent *p, const struct parent_options *o)
 		    i == CHILD_RECORDER ? COLUMN_RECORDER :
 		    i == CHILD_RESOLVER ? COLUMN_RESOLVER : COLUMN_ADMIN;
 	}
-	started_s = (int64_t)time(NULL);
+	p->started_s = (int64_t)time(NULL);
 	log_init("parent", LOG_INFO_);
 }
 
@@ -532,7 +531,7 @@ write_health(struct parent *p)
 {
 	struct health h = {
 		.generation = p->generation, .beat_ms = parent_now_ms(),
-		.started_s = started_s, .engines = p->n_engines,
+		.started_s = p->started_s, .engines = p->n_engines,
 		.engines_ready = child_engines_ready(p),
 		.serving = p->phase == PHASE_SERVING,
 		.recorder_ready = p->children[CHILD_RECORDER].ready,

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include "sidecar/change.h"
 #include "sidecar/parent.h"
 #include "sidecar/role.h"
 
@@ -49,6 +50,8 @@ struct parent {
 
 	struct settings settings;
 	struct policy *policy;
+	struct change_count change;	/* of the last reload */
+	int64_t started_s;		/* epoch */
 	void *image;
 	size_t image_bytes;
 	int image_fd;

@@ -27,7 +27,8 @@ struct recorder {
 	struct emit_state *state;
 	struct event *wake, *beat;
 	int wake_fd, dir, out;
-	uint64_t seq, lost_bytes;
+	uint64_t seq;
+	char instance[80];	/* connection numbers are unique in it */
 	int64_t retry_ms;
 	bool ok;
 	size_t used;			/* of batch */
@@ -95,7 +96,7 @@ full(const struct recorder *v)
 static void
 append(struct recorder *v, const struct record *r)
 {
-	v->used += record_json(r, ++v->seq, v->role->settings.instance,
+	v->used += record_json(r, ++v->seq, v->instance,
 	    v->batch + v->used);
 	count_add(v->role->counts, COUNT_RECORDS, 1);
 }
@@ -278,6 +279,8 @@ recorder_start(struct role *r)
 		return -ENOMEM;
 	r->self = v;
 	v->role = r;
+	snprintf(v->instance, sizeof(v->instance), "%s-%08llx",
+	    r->settings.instance, (unsigned long long)r->number);
 	v->wake_fd = role_take(r, GIVE_WAKE, 0);
 	v->dir = role_take(r, GIVE_LEDGER_DIR, 0);
 	state = role_take(r, GIVE_STATE, 0);

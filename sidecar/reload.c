@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "ledger-client/log.h"
+#include "sidecar/change.h"
 #include "sidecar/compile.h"
 #include "sidecar/notify.h"
 #include "sidecar/verb.h"
@@ -147,6 +148,13 @@ open_image(int fd, struct policy **policy, void **image, size_t *bytes,
 	return rc;
 }
 
+static void
+say_change(void *arg, const char *line)
+{
+	(void)arg;
+	log_line(LOG_INFO_, "policy change %s", line);
+}
+
 /* Takes the image's descriptor. */
 static int
 adopt(struct parent *p, int fd, char *why, size_t size)
@@ -175,6 +183,7 @@ adopt(struct parent *p, int fd, char *why, size_t size)
 		return -EINVAL;
 	}
 	if (p->policy != NULL) {
+		p->change = change_find(p->policy, policy, say_change, NULL);
 		policy_free(p->policy);
 		munmap(p->image, p->image_bytes);
 		close(p->image_fd);
@@ -239,5 +248,7 @@ say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
 	    " before=%" PRIu64 " digest=%s cells=%zu warnings=%u",
 	    p->generation, before, digest, policy_cells(p->policy),
 	    c->warnings);
-	parent_note(p, RECORD_POLICY, "in use");
+	parent_note(p, RECORD_POLICY, "in use: rules +%u -%u, cells +%u -%u",
+	    p->change.rules_added, p->change.rules_removed,
+	    p->change.cells_added, p->change.cells_removed);
 }

@@ -109,10 +109,9 @@ keep_gift(struct role *r, struct ipc_message *m)
 	}
 	memcpy(&g, m->body, sizeof(g));
 	r->column = g.column;
-	if (r->kind == ROLE_ENGINE) {
+	r->number = g.number;
+	if (r->kind == ROLE_ENGINE)
 		r->index = g.column - COLUMN_ENGINE;
-		r->number = g.number;
-	}
 	if (g.what == GIVE_POLICY)
 		return take_policy(r, m->fds[0]);
 	r->gifts[r->n_gifts++] = (struct gift){

@@ -93,7 +93,8 @@ struct role {
 	enum role_kind kind;
 	unsigned column;
 	unsigned index;			/* engine: its number from 0 */
-	uint64_t number;		/* engine: first connection id */
+	uint64_t number;		/* engine: first connection id;
+					 * recorder: start of the daemon */
 	int parent;			/* SEQPACKET, non-blocking */
 	struct event_base *base;
 	struct event *from_parent;

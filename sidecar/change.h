@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SIDECAR_CHANGE_H
+#define SIDECAR_CHANGE_H
+
+#include "policy/policy.h"
+
+/*
+ * What a reload changed, for the log and the policy record: cells that came
+ * and went, and rules by their ids (an id is made of the rule's meaning, so a
+ * rule that only moved is no change).
+ */
+#define CHANGE_LINES_MAX 20u	/* lines of one reload; the rest is counted */
+
+struct change_count {
+	unsigned cells_added, cells_removed, rules_added, rules_removed;
+};
+
+/* Call say for each change, CHANGE_LINES_MAX times at most, and count all. */
+struct change_count change_find(const struct policy *before,
+    const struct policy *after, void (*say)(void *arg, const char *line),
+    void *arg);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sidecar/change.h"
+
+/* One policy file as the only file of each of the cells named. */
+static struct policy *
+policy_of(const char *rules, const char *const *cells, size_t n)
+{
+	struct policy_cell_source source[2] = { 0 };
+	struct policy_source all = { .cells = source, .n_cells = n,
+	    .generation = 1, .now_s = 1000 };
+	struct problems *ps = problem_new();
+	char text[1024];
+	struct charter *c;
+	struct policy *p;
+	uint8_t *image;
+	size_t len;
+
+	snprintf(text, sizeof(text), "version: 1\nnetwork:\n"
+	    "  default: deny\n  resolvers: [9.9.9.9]\n  rule:\n%s", rules);
+	c = charter_load("p.yaml", span_str(text), true, NULL, ps);
+	assert_non_null(c);
+	for (size_t i = 0; i < n; i++) {
+		snprintf(source[i].id, sizeof(source[i].id), "%s", cells[i]);
+		source[i].from.kind = CELL_FROM_LISTENER;
+		snprintf(source[i].from.listener,
+		    sizeof(source[i].from.listener), "%s", cells[i]);
+		source[i].charters = (const struct charter *const *)&c;
+		source[i].n_charters = 1;
+	}
+	assert_int_equal(policy_build(&all, &image, &len, ps), 0);
+	assert_int_equal(policy_open(&p, span_of(image, len)), 0);
+	charter_free(c);
+	problem_free(ps);
+	return p;	/* the image lives as long as the test */
+}
+
+struct said {
+	char text[2048];
+};
+
+static void
+say(void *arg, const char *line)
+{
+	struct said *s = arg;
+	size_t at = strlen(s->text);
+
+	snprintf(s->text + at, sizeof(s->text) - at, "%s\n", line);
+}
+
+#define A "    - {verdict: allow, hostname: a.example, ports: [443]}\n"
+#define B "    - {verdict: allow, hostname: b.example, ports: [443]}\n"
+
+static void
+a_rule_that_came_and_one_that_went_are_told(void **state)
+{
+	static const char *const cells[] = { "one" };
+	struct policy *before = policy_of(A, cells, 1);
+	struct policy *after = policy_of(B, cells, 1);
+	struct said s = { "" };
+	struct change_count n = change_find(before, after, say, &s);
+
+	(void)state;
+	assert_int_equal(n.rules_added, 1);
+	assert_int_equal(n.rules_removed, 1);
+	assert_non_null(strstr(s.text, "+ cell one rule "));
+	assert_non_null(strstr(s.text, "allow b.example"));
+	assert_non_null(strstr(s.text, "- cell one rule "));
+	policy_free(before);
+	policy_free(after);
+}
+
+static void
+a_rule_that_only_moved_is_no_change(void **state)
+{
+	static const char *const cells[] = { "one" };
+	struct policy *before = policy_of(A B, cells, 1);
+	struct policy *after = policy_of(B A, cells, 1);
+	struct said s = { "" };
+	struct change_count n = change_find(before, after, say, &s);
+
+	(void)state;
+	assert_int_equal(n.rules_added + n.rules_removed, 0);
+	assert_string_equal(s.text, "");
+	policy_free(before);
+	policy_free(after);
+}
+
+static void
+cells_that_come_and_go_are_told(void **state)
+{
+	static const char *const old[] = { "one", "two" };
+	static const char *const new[] = { "two", "three" };
+	struct policy *before = policy_of(A, old, 2);
+	struct policy *after = policy_of(A, new, 2);
+	struct said s = { "" };
+	struct change_count n = change_find(before, after, say, &s);
+
+	(void)state;
+	assert_int_equal(n.cells_added, 1);
+	assert_int_equal(n.cells_removed, 1);
+	assert_non_null(strstr(s.text, "+ cell three is new"));
+	assert_non_null(strstr(s.text, "- cell one is gone"));
+	policy_free(before);
+	policy_free(after);
+}
+
+int
+main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_rule_that_came_and_one_that_went_are_told),
+		cmocka_unit_test(a_rule_that_only_moved_is_no_change),
+		cmocka_unit_test(cells_that_come_and_go_are_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
