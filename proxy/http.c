@@ -6,9 +6,8 @@
 
 /* ---- characters ---- */
 
-/* RFC 9110 5.6.2 */
-static bool
-is_token_char(uint8_t c)
+bool
+http_is_token_char(uint8_t c)
 {
 	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
 	    (c >= 'A' && c <= 'Z') ||
@@ -19,7 +18,7 @@ static bool
 is_token(struct span s)
 {
 	for (size_t i = 0; i < s.len; i++)
-		if (!is_token_char(s.data[i]))
+		if (!http_is_token_char(s.data[i]))
 			return false;
 	return s.len > 0;
 }
@@ -147,16 +146,17 @@ find_end(struct span s, size_t *scanned, size_t *end, enum reason bad,
 			*why = bad;
 			return PARSE_BAD;
 		}
+		/* a head has one limit, whole or in pieces */
+		if (i >= HTTP_HEAD_MAX_BYTES) {
+			*why = REASON_HEAD_TOO_LARGE;
+			return PARSE_BAD;
+		}
 		if (i >= 3 && s.data[i] == '\n' && s.data[i - 2] == '\n') {
 			*end = i + 1;
 			return PARSE_DONE;
 		}
 	}
 	*scanned = s.len;
-	if (s.len > HTTP_HEAD_MAX_BYTES) {
-		*why = REASON_HEAD_TOO_LARGE;
-		return PARSE_BAD;
-	}
 	return PARSE_MORE;
 }
 
@@ -572,7 +572,7 @@ http_looks_like_request(struct span s)
 		s = span_of(s.data + 2, s.len - 2);
 	else if (s.len == 1 && s.data[0] == '\r')
 		return true;
-	while (n < s.len && is_token_char(s.data[n]))
+	while (n < s.len && http_is_token_char(s.data[n]))
 		n++;
 	if (n > 32 || (n == 0 && s.len > 0))
 		return false;

@@ -117,6 +117,9 @@ struct http_chunks {
 MUST_USE enum parse http_chunks_feed(struct http_chunks *c,
     struct span bytes, size_t *used);
 
+/* True for a character of a token (RFC 9110 5.6.2). */
+bool http_is_token_char(uint8_t c);
+
 /* First field of that name, case-blind; NULL when absent. */
 const struct http_field *http_field_find(const struct http_field *fields,
     size_t n, const char *name);

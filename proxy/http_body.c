@@ -57,7 +57,7 @@ extension_byte(struct http_chunks *c, uint8_t b)
 	}
 	if (b > 0x20 && b < 0x7f && b != ';' && b != '=')
 		c->digits = 1;
-	else if (b == ';' && c->digits == 0)
+	else if (b == ';' && c->digits-- == 0)
 		return false;
 	return (b == '\t' || (b >= 0x20 && b != 0x7f)) &&
 	    ++c->line <= EXTENSION_MAX_BYTES;
@@ -95,8 +95,8 @@ is_forbidden(uint64_t hash)
 	return false;
 }
 
-/* A trailer line must begin with a token character and hold a colon: its
- * name is checked as far as a folded or nameless line needs. */
+/* A trailer line is a token, a colon at once, and a value: no folding and no
+ * blank before the colon. */
 static bool
 trailer_byte(struct http_chunks *c, uint8_t b)
 {
@@ -110,7 +110,7 @@ trailer_byte(struct http_chunks *c, uint8_t b)
 		c->state = CHUNK_TRAILER_LINE;
 		c->digits = 0;
 		c->left = name_hash(0, b);
-		return b > 0x20 && b < 0x7f && b != ':';
+		return http_is_token_char(b);
 	}
 	if (b == '\r') {
 		c->state = CHUNK_TRAILER_LF;
@@ -122,7 +122,7 @@ trailer_byte(struct http_chunks *c, uint8_t b)
 	}
 	if (c->digits == 0) {
 		c->left = name_hash(c->left, b);
-		return b > 0x20 && b < 0x7f;
+		return http_is_token_char(b);
 	}
 	return b == '\t' || (b >= 0x20 && b != 0x7f);
 }
