@@ -2,7 +2,7 @@
 policy_TESTS := addr host names yaml charter rules decide shadow image policy
 ledger-client_TESTS :=
 dns_TESTS := message pin cache resolve
-proxy_TESTS := limit hello flight
+proxy_TESTS := limit hello flight http http_body http_write refuse
 sidecar_TESTS := change config parent source ipc compile main sockets rules
 REPLAY_TESTS := test_tls test_http test_life
 FAULT_TESTS := test_attack
