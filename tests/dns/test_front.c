@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 
+#include "dns/front_tcp.h"
 #include "dns/message.h"
 #include "dns/pin.h"
 #include "tests/dns/upstream.h"
@@ -269,9 +270,9 @@ at16(const uint8_t *b)
 	return (unsigned)b[0] << 8 | b[1];
 }
 
-/* Past one name. */
+/* Where the name at `at` ends. */
 static size_t
-skip(const struct reply *r, size_t at)
+past_name(const struct reply *r, size_t at)
 {
 	while (at < r->len && r->b[at] != 0) {
 		if (r->b[at] >= 0xc0)
@@ -300,14 +301,14 @@ take_apart(struct reply *r)
 	r->additional = at16(r->b + 10);
 	r->soa = false;
 	if (r->questions == 1)
-		at = skip(r, at) + 4;
+		at = past_name(r, at) + 4;
 	for (unsigned i = 0; i < r->answers; i++) {
-		at = skip(r, at);
+		at = past_name(r, at);
 		assert_true(at + 10 <= r->len);
 		at += 10 + at16(r->b + at + 8);
 	}
 	if (r->authority > 0) {
-		at = skip(r, at);
+		at = past_name(r, at);
 		assert_true(at + 10 <= r->len);
 		r->soa = at16(r->b + at) == TYPE_SOA;
 	}
@@ -640,7 +641,7 @@ N13_what_came_before_a_half_close_is_answered(void **state)
 {
 	struct front_settings s = { .pending_max = 1000 };
 	struct world *w = world_with(&s);
-	unsigned n = 0, total = FRONT_TCP_TEST_MESSAGES;
+	unsigned n = 0, total = 3 * FRONT_TCP_OPEN_MAX;
 	uint8_t msg[32768];
 	size_t len = 0;
 	struct reply r;
@@ -731,30 +732,93 @@ two_bytes_and_silence_end_at_the_idle_limit(void **state)
 	world_free(w);
 }
 
+/* As many equal questions as fit into msg. */
+static unsigned
+fill(uint8_t *msg, size_t size, size_t *len)
+{
+	unsigned n = 0;
+
+	for (*len = 0; *len + 64 < size; n++)
+		*len += framed(msg + *len, (uint16_t)n, "other.test", TYPE_A);
+	return n;
+}
+
+/* A connection with little room for answers on their way. */
+static int
+dial_narrow(const struct world *w)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET,
+	    .sin_port = htons(w->port),
+	    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), small = 4096;
+
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small,
+	    sizeof(small)), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	return fd;
+}
+
 /* Answers that nobody reads end the connection, and its place is free. */
 static void
 a_client_that_reads_nothing_is_not_served_for_ever(void **state)
 {
 	struct front_settings s = { .tcp_idle_ms = 300, .tcp_max = 1 };
 	struct world *w = world_with(&s);
-	uint8_t msg[512];
+	static uint8_t msg[65536];
 	struct reply r;
-	int64_t end = now_ms() + 20000;
-	int fd = dial(w);
-	size_t len = framed(msg, 5, "other.test", TYPE_A), at = 0;
+	int64_t end = now_ms() + 10000;
+	int fd = dial_narrow(w);
+	size_t len, at = 0;
 	ssize_t k;
 
 	(void)state;
+	(void)fill(msg, sizeof(msg), &len);
 	while ((k = send(fd, msg + at, len - at, MSG_DONTWAIT |
 	    MSG_NOSIGNAL)) > 0 || errno == EAGAIN) {
 		at = k > 0 ? (at + (size_t)k) % len : at;
-		event_base_loop(w->base, EVLOOP_NONBLOCK);
+		work(w, 1);
 		assert_true(now_ms() < end);
 	}
 	close(fd);
 	fd = dial(w);
-	write_all(w, fd, msg, len);
+	write_all(w, fd, msg, framed(msg, 5, "other.test", TYPE_A));
 	assert_true(tcp_get(w, fd, &r));
+	close(fd);
+	world_free(w);
+}
+
+/* Questions stand back while answers wait to be read; none is lost, and the
+ * connection goes on afterwards. */
+static void
+a_client_that_reads_late_gets_every_answer(void **state)
+{
+	struct front_settings s = { .tcp_idle_ms = 3000 };
+	struct world *w = world_with(&s);
+	static uint8_t msg[200000];
+	int fd = dial_narrow(w);
+	size_t len, at = 0;
+	unsigned n = fill(msg, sizeof(msg), &len);
+	struct reply r;
+	ssize_t k;
+
+	(void)state;
+	for (unsigned i = 0; i < 200; i++) {
+		k = at < len ? send(fd, msg + at, len - at, MSG_DONTWAIT) : 0;
+		at += k > 0 ? (size_t)k : 0;
+		work(w, 1);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		if (at < len) {
+			k = send(fd, msg + at, len - at, MSG_DONTWAIT);
+			at += k > 0 ? (size_t)k : 0;
+		}
+		assert_true(tcp_get(w, fd, &r));
+		assert_int_equal(r.id, i & 0xffff);
+	}
+	assert_int_equal(at, len);
+	write_all(w, fd, msg, framed(msg, 5, "six.allowed.test", TYPE_AAAA));
+	assert_true(tcp_get(w, fd, &r));
+	assert_int_equal(r.answers, 1);
 	close(fd);
 	world_free(w);
 }
@@ -1199,7 +1263,38 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-TESTS
+		cmocka_unit_test(
+		    an_allowed_name_is_answered_and_pinned_before_the_answer),
+		cmocka_unit_test(
+		    B049_W6_a_name_that_is_not_allowed_never_leaves),
+		cmocka_unit_test(
+		    N17_our_own_no_has_the_shape_that_resolvers_expect),
+		cmocka_unit_test(
+		    B044_N14_an_answer_fits_the_client_or_is_asked_for_over_tcp),
+		cmocka_unit_test(N13_one_connection_carries_many_questions),
+		cmocka_unit_test(N13_what_came_before_a_half_close_is_answered),
+		cmocka_unit_test(N13_failures_at_once_do_not_garble_the_rest),
+		cmocka_unit_test(two_bytes_and_silence_end_at_the_idle_limit),
+		cmocka_unit_test(
+		    a_client_that_reads_nothing_is_not_served_for_ever),
+		cmocka_unit_test(a_client_that_reads_late_gets_every_answer),
+		cmocka_unit_test(B046_the_case_of_a_question_is_kept),
+		cmocka_unit_test(an_allowed_name_does_not_lead_inside),
+		cmocka_unit_test(B045_under_ipv6_drop_aaaa_is_no_data),
+		cmocka_unit_test(other_forms_are_told_so),
+		cmocka_unit_test(equal_refusals_are_one_record),
+		cmocka_unit_test(without_a_recorder_nothing_is_asked),
+		cmocka_unit_test(upstream_failures_are_servfail),
+		cmocka_unit_test(B047_a_full_table_fails_at_once_and_recovers),
+		cmocka_unit_test(without_a_policy_everything_is_refused),
+		cmocka_unit_test(a_new_policy_judges_what_waits),
+		cmocka_unit_test(a_front_ends_with_questions_open),
+		cmocka_unit_test(an_engine_is_answered_as_a_workload_is),
+		cmocka_unit_test(an_engines_unsound_questions_are_passed_over),
+		cmocka_unit_test(
+		    an_engine_that_dies_leaves_its_questions_behind),
+		cmocka_unit_test(
+		    an_engines_open_question_is_judged_by_a_new_policy),
 	};
 
 	return cmocka_run_group_tests(tests, server_start, server_stop);
