@@ -139,9 +139,9 @@ name_is_plain(const char *name)
 {
 	size_t n = strnlen(name, IF_NAMESIZE);
 
-	return n > 0 && n < IF_NAMESIZE && strspn(name, "abcdefghijklmnopqrstuvwxyz"
-	    "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n &&
-	    strcmp(name, "lo") != 0;
+	return n > 0 && n < IF_NAMESIZE && strcmp(name, "lo") != 0 &&
+	    strspn(name, "abcdefghijklmnopqrstuvwxyz"
+	    "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == n;
 }
 
 static const char *

@@ -41,8 +41,11 @@ NAMES = {
     "rebind.test": ["10.9.9.9"],
     "meta.test": ["169.254.169.254"],
     "loop.test": ["127.0.0.1"],
-    "silent.test": "silence",
-    "broken.test": "servfail",
+    "silent.test": {"timeout": True},
+    "broken.test": {"rcode": "SERVFAIL"},
+    "alias.test": {"CNAME": "allowed.test"},
+    "alias-private.test": {"CNAME": "rebind.test"},
+    "long.test": {"A": ["203.0.113.10"], "truncate": True},
     "down.test": ["203.0.113.99", "203.0.113.10"],
     "a.wild.test": ["203.0.113.10"],
     "wild.test": ["203.0.113.10"],
@@ -72,6 +75,9 @@ network:
     - {verdict: allow, hostname: silent.test}
     - {verdict: allow, hostname: broken.test}
     - {verdict: allow, hostname: down.test}
+    - {verdict: allow, hostname: alias.test}
+    - {verdict: allow, hostname: alias-private.test}
+    - {verdict: allow, hostname: long.test}
     - {verdict: allow, hostname: "*.wild.test", ports: [443]}
     - {verdict: allow, hostname: ssh.test, ports: [22], protocol: tcp}
     - {verdict: allow, hostname: echo.test, ports: [7000], protocol: tcp}
@@ -117,6 +123,7 @@ class Lab:
         os.chmod(self.dir, 0o755)
         self.children = []
         self.spaces = []
+        self.dns = None
         self.penstock = None
         self.space = None           # where penstock runs
         self.mode = None
@@ -191,10 +198,24 @@ class Lab:
     # ---- servers ----
 
     def names(self, table):
-        path = os.path.join(self.dir, "names.json")
+        """What the world's DNS server says from now on."""
+        zone = {}
+        for name, has in table.items():
+            if isinstance(has, dict):
+                zone[name] = has
+                continue
+            zone[name] = {"ttl": 30}
+            for kind, v6 in (("A", False), ("AAAA", True)):
+                found = [a for a in has if (":" in a) is v6]
+                if found:
+                    zone[name][kind] = found
+        path = os.path.join(self.dir, "zone")
         with open(path + ".new", "w") as f:
-            json.dump(table, f)
+            json.dump(zone, f)
         os.rename(path + ".new", path)
+        if self.dns is not None:
+            self.dns.send_signal(signal.SIGHUP)
+            time.sleep(0.1)
 
     def _certificates(self):
         d = self.dir
@@ -226,10 +247,14 @@ class Lab:
                    d + "/nginx.conf", "-g", "daemon off;")
         self.start("world", "fcgiwrap", "-s", "unix:" + d + "/fcgi.sock",
                    env={**os.environ, "HOME": d})
+        self.dns = self.start("world", PYTHON, HERE + "/dnsserver.py",
+                              "203.0.113.53", "53", d + "/zone",
+                              d + "/asked", stdout=subprocess.PIPE)
         world = self.start("world", PYTHON, HERE + "/world.py", d,
                            stdout=subprocess.PIPE)
-        if world.stdout.readline() != b"ready\n":
-            raise LabError("the world's servers did not start")
+        for p in (self.dns, world):
+            if p.stdout.readline() != b"ready\n":
+                raise LabError("the world's servers did not start")
         self._sshd()
         self.wait(lambda: self.run("world", "curl", "-sf", "-m", "2",
                                    "http://203.0.113.10/").status == 0,
@@ -512,6 +537,12 @@ class Lab:
             all_ = [json.loads(line) for line in f if line.endswith("\n")]
         return [r for r in all_
                 if all(r.get(k) == v for k, v in want.items())]
+
+    def asked(self, name):
+        """How often the world's DNS server was asked for this name."""
+        with open(os.path.join(self.dir, "asked")) as f:
+            return sum(json.loads(line)["name"] == name for line in f
+                       if line.endswith("\n"))
 
     # ---- the end ----
 

@@ -116,3 +116,26 @@ def test_b49_an_address_is_not_a_name(gate):
     assert not reached(r), r
     time.sleep(0.1)
     assert lab.record(name="evil.test", verdict="deny")["reason"] == "no_rule"
+
+
+def test_aliases_and_truncated_answers(gate):
+    lab = gate.lab
+    for name in ("alias.test", "long.test"):
+        r = lab.agent("curl", "-sSk", "-m", "8", "https://%s/" % name)
+        assert "reached %s at 203.0.113.10" % name in r.out, r
+
+
+def test_an_alias_of_a_private_address_is_refused(gate):
+    r = gate.lab.agent("curl", "-sS", "-m", "8", "--resolve",
+                       "alias-private.test:80:" + ADDRESS,
+                       "http://alias-private.test/")
+    assert not reached(r) and "special_use" in r.text, r
+
+
+def test_one_question_serves_many_connections(gate):
+    lab = gate.lab
+    for _ in range(5):
+        assert reached(lab.agent("curl", "-sS", "http://other.test/"))
+    before = lab.asked("other.test")
+    assert reached(lab.agent("curl", "-sS", "http://other.test/"))
+    assert before >= 1 and lab.asked("other.test") == before

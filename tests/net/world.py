@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The servers of the world, in one process inside its namespace.
 
-Names (a scriptable DNS server), an origin that fails in chosen ways, an echo
-for TCP and UDP, and a WebSocket server.  Arguments: one JSON file that says
-which names have which addresses; it is read again when it changes.  What was
-asked and what arrived is appended to `seen` as JSON lines.
+An origin that fails in chosen ways, an echo for TCP and UDP, and a WebSocket
+server.  Argument: a directory; what arrived is appended to its file `seen` as
+JSON lines.
 """
 import base64
 import hashlib
@@ -25,62 +24,6 @@ LOCK = threading.Lock()
 def seen(what, **more):
     with LOCK:
         SEEN.write(json.dumps({"what": what, **more}) + "\n")
-
-
-def table():
-    with open(os.path.join(DIR, "names.json")) as f:
-        return json.load(f)
-
-
-def dns_answer(query, via):
-    ident, flags, qd = struct.unpack(">HHH", query[:6])
-    at, labels = 12, []
-    while query[at]:
-        labels.append(query[at + 1:at + 1 + query[at]].decode("latin-1"))
-        at += 1 + query[at]
-    qtype = struct.unpack(">H", query[at + 1:at + 3])[0]
-    question = query[12:at + 5]
-    name = ".".join(labels).lower()
-    seen("dns", name=name, qtype=qtype, via=via)
-    entry = table().get(name)
-    if entry == "silence":
-        return None
-    if entry == "servfail":
-        return struct.pack(">HHHHHH", ident, 0x8182, 1, 0, 0, 0) + question
-    answers = b""
-    count = 0
-    for a in entry or []:
-        family = socket.AF_INET6 if ":" in a else socket.AF_INET
-        kind = 28 if ":" in a else 1
-        if kind != qtype:
-            continue
-        data = socket.inet_pton(family, a)
-        answers += b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, 30, len(data))
-        answers += data
-        count += 1
-    rcode = 3 if entry is None else 0
-    head = struct.pack(">HHHHHH", ident, 0x8180 | rcode, 1, count, 0, 0)
-    return head + question + answers
-
-
-class DnsUdp(socketserver.BaseRequestHandler):
-    def handle(self):
-        data, sock = self.request
-        answer = dns_answer(data, "udp")
-        if answer:
-            sock.sendto(answer, self.client_address)
-
-
-class DnsTcp(socketserver.StreamRequestHandler):
-    def handle(self):
-        while True:
-            head = self.rfile.read(2)
-            if len(head) < 2:
-                return
-            answer = dns_answer(self.rfile.read(int.from_bytes(head, "big")),
-                                "tcp")
-            if answer:
-                self.wfile.write(len(answer).to_bytes(2, "big") + answer)
 
 
 class UdpEcho(socketserver.BaseRequestHandler):
@@ -176,8 +119,6 @@ def serve(kind, handler, family, address, port):
 def main():
     tcp, udp = socketserver.TCPServer, socketserver.UDPServer
     four, six = socket.AF_INET, socket.AF_INET6
-    serve(udp, DnsUdp, four, "203.0.113.53", 53)
-    serve(tcp, DnsTcp, four, "203.0.113.53", 53)
     serve(udp, UdpEcho, four, "203.0.113.10", 443)
     serve(udp, UdpEcho, four, "203.0.113.10", 9999)
     serve(udp, UdpEcho, six, "2001:db8:113::10", 9999)
