@@ -115,9 +115,9 @@ try:
         s.send(q)
         a = s.recv(2000)
     print("rcode", a[3] & 15, "answers", struct.unpack(">H", a[6:8])[0])
-    for i in range(len(a) - 13):
-        if a[i:i + 4] == b"\\xc0\\x0c\\0\\x01":
-            print("address", socket.inet_ntoa(a[i + 12:i + 16]))
+    for i in range(len(q), len(a) - 13):
+        if a[i:i + 4] == b"\\0\\1\\0\\1" and a[i + 8:i + 10] == b"\\0\\4":
+            print("address", socket.inet_ntoa(a[i + 10:i + 14]))
 except OSError as e:
     print("error", type(e).__name__, e)
 """
