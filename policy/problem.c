@@ -6,7 +6,8 @@
 
 struct problem {
 	enum problem_kind kind;
-	struct place at;
+	struct place at;	/* its file is the copy below, or NULL */
+	char file[PROBLEM_FILE_BYTES];
 	unsigned order;
 	char text[PROBLEM_TEXT_BYTES];
 };
@@ -64,6 +65,11 @@ problem_add(struct problems *ps, enum problem_kind kind, struct place at,
 		return;
 	p->kind = kind;
 	p->at = at;
+	if (at.file != NULL) {
+		/* whoever read the file may be gone when this is printed */
+		snprintf(p->file, sizeof(p->file), "%s", at.file);
+		p->at.file = p->file;
+	}
 	p->order = (unsigned)(ps->by_kind[0] + ps->by_kind[1] +
 	    ps->by_kind[2]);
 	va_start(ap, what);

@@ -7,6 +7,7 @@
 #include "policy/span.h"
 
 #define PROBLEM_MAX 100		/* further ones are counted, not kept */
+#define PROBLEM_FILE_BYTES 256	/* longer names are cut */
 #define PROBLEM_TEXT_BYTES 512	/* longer ones are cut with "~" */
 
 enum problem_kind {
@@ -17,7 +18,7 @@ enum problem_kind {
 
 /* Where in which file; line and column count from 1, 0 is "no place". */
 struct place {
-	const char *file;	/* borrowed; outlives the problems */
+	const char *file;	/* borrowed; problem_add copies it */
 	uint32_t line;
 	uint32_t column;
 };

@@ -54,7 +54,7 @@ struct config {
 
 /*
  * Read the text.  All problems go to `ps`; NULL when one of them is an error.
- * `file` is borrowed for the life of the problems.
+ * `file` is borrowed for the life of the configuration.
  */
 MUST_USE struct config *config_load(const char *file, struct span text,
     const struct config_env *env, struct problems *ps);

@@ -17,7 +17,8 @@
 static char dir[] = "/tmp/penstock-source-XXXXXX";
 static char out[1 << 16];
 
-#define RULES(more) "version: 1\nnetwork:\n  default: deny\n  rule:\n" \
+#define RULES(more) "version: 1\nnetwork:\n  default: deny\n" \
+	"  resolvers: [192.0.2.53]\n  rule:\n" \
     "    - {verdict: allow, hostname: a.example}\n" more
 
 static void
