@@ -148,6 +148,34 @@ record_stamp(struct record *r)
 	r->mono_us = clock_us(CLOCK_MONOTONIC);
 }
 
+/* The numbers of the line are ones that every reader of JSON can hold. */
+static bool
+numbers_hold(const struct record *r)
+{
+	return ((r->connection | r->request | r->generation | r->bytes_up |
+	    r->bytes_down | r->duration_us | (uint64_t)r->wall_us |
+	    (uint64_t)r->mono_us) >> 63) == 0;
+}
+
+/* All strings in bounds, and together no longer than the text: strings that
+ * share bytes could make a line longer than its room.  Labels become keys,
+ * and readers of JSON end a key at a NUL. */
+static bool
+texts_hold(const struct record *r)
+{
+	struct span labels;
+	unsigned sum = 0;
+
+	for (unsigned i = 0; i < TEXT_COUNT; i++) {
+		if (r->text_at[i] + r->text_at_len[i] > r->text_len)
+			return false;
+		sum += r->text_at_len[i];
+	}
+	labels = record_get(r, TEXT_LABELS);
+	return sum <= r->text_len &&
+	    memchr(labels.data, '\0', labels.len) == NULL;
+}
+
 bool
 record_check(const struct record *r, size_t len)
 {
@@ -159,10 +187,7 @@ record_check(const struct record *r, size_t len)
 	    r->reason >= REASON_COUNT || r->via > LAST(via_words) ||
 	    r->name_from > LAST(from_words) || r->how > LAST(how_words))
 		return false;
-	for (unsigned i = 0; i < TEXT_COUNT; i++)
-		if (r->text_at[i] + r->text_at_len[i] > r->text_len)
-			return false;
-	return true;
+	return numbers_hold(r) && texts_hold(r);
 }
 
 /* ---- JSON ---- */

@@ -8,6 +8,7 @@
 /* Cell and labels of a decision; few differ, so they are kept once. */
 struct owner {
 	struct owner *next;
+	size_t users;		/* items that point here */
 	size_t cell_len, labels_len;
 	char text[];		/* cell, then labels */
 };
@@ -18,15 +19,16 @@ struct owner {
 struct item {
 	struct item *next;
 	uint64_t connection;
-	const struct owner *owner;
+	struct owner *owner;	/* NULL: not known */
 	struct endpoint client, dialled;
 	uint8_t via;
 };
 
 struct open_table {
 	struct item *buckets[BUCKETS];
-	struct owner *owners;
-	size_t n;
+	struct owner *owners;	/* at most POLICY_CELLS_MAX: a taken producer
+				 * may make up as many as it likes */
+	size_t n, n_owners;
 };
 
 struct open_table *
@@ -46,16 +48,31 @@ find(struct open_table *t, uint64_t connection)
 }
 
 static void
+leave(struct open_table *t, struct owner *o)
+{
+	struct owner **p = &t->owners;
+
+	if (o == NULL || --o->users > 0)
+		return;
+	while (*p != o)
+		p = &(*p)->next;
+	*p = o->next;
+	free(o);
+	t->n_owners--;
+}
+
+static void
 drop(struct open_table *t, struct item **p)
 {
 	struct item *it = *p;
 
 	*p = it->next;
+	leave(t, it->owner);
 	free(it);
 	t->n--;
 }
 
-static const struct owner *
+static struct owner *
 owner_of(struct open_table *t, const struct record *r)
 {
 	struct span cell = record_get(r, TEXT_CELL);
@@ -65,11 +82,16 @@ owner_of(struct open_table *t, const struct record *r)
 	for (o = t->owners; o != NULL; o = o->next)
 		if (span_eq(span_of(o->text, o->cell_len), cell) &&
 		    span_eq(span_of(o->text + o->cell_len, o->labels_len),
-		    labels))
+		    labels)) {
+			o->users++;
 			return o;
+		}
+	if (t->n_owners == POLICY_CELLS_MAX)
+		return NULL;
 	o = malloc(sizeof(*o) + cell.len + labels.len);
 	if (o == NULL)
 		return NULL;
+	o->users = 1;
 	o->cell_len = cell.len;
 	o->labels_len = labels.len;
 	if (cell.len > 0)
@@ -78,6 +100,7 @@ owner_of(struct open_table *t, const struct record *r)
 		memcpy(o->text + cell.len, labels.data, labels.len);
 	o->next = t->owners;
 	t->owners = o;
+	t->n_owners++;
 	return o;
 }
 
@@ -152,11 +175,5 @@ open_table_free(struct open_table *t)
 	if (t == NULL)
 		return;
 	open_table_end(t, NULL, NULL);
-	while (t->owners != NULL) {
-		struct owner *next = t->owners->next;
-
-		free(t->owners);
-		t->owners = next;
-	}
 	free(t);
 }
