@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "ledger-client/count.h"
+
+static int fd;
+static struct counts *a, *b, *all;
+static char text[65536];
+
+static int
+up(void **state)
+{
+	(void)state;
+	fd = count_create();
+	return fd < 0 || count_open(&a, fd, 0) != 0 ||
+	    count_open(&b, fd, COUNT_COLUMNS - 1) != 0 ||
+	    count_open(&all, fd, 1) != 0;
+}
+
+static int
+down(void **state)
+{
+	(void)state;
+	count_close(a);
+	count_close(b);
+	count_close(all);
+	close(fd);
+	return 0;
+}
+
+static void
+sums_run_over_all_columns(void **state)
+{
+	(void)state;
+	count_add(a, COUNT_ACCEPTED, 3);
+	count_add(b, COUNT_ACCEPTED, 4);
+	count_add(a, COUNT_CONNECTIONS_OPEN, 2);
+	count_add(b, COUNT_CONNECTIONS_OPEN, 2);
+	count_add(b, COUNT_CONNECTIONS_OPEN, -1);
+	count_denied(a, REASON_NO_RULE);
+	count_denied(b, REASON_NO_RULE);
+	count_denied(b, REASON_COUNT - 1);
+	assert_true(count_sum(all, COUNT_ACCEPTED) == 7);
+	assert_true(count_sum(all, COUNT_CONNECTIONS_OPEN) == 3);
+	assert_true(count_sum(all, COUNT_ALLOWED) == 0);
+	assert_true(count_denied_sum(all, REASON_NO_RULE) == 2);
+	assert_true(count_denied_sum(all, REASON_COUNT - 1) == 1);
+}
+
+static void
+a_dead_engine_leaves_its_counters_and_takes_its_gauges(void **state)
+{
+	(void)state;
+	count_add(a, COUNT_ACCEPTED, 3);
+	count_add(a, COUNT_CONNECTIONS_OPEN, 2);
+	count_add(b, COUNT_CONNECTIONS_OPEN, 5);
+	count_denied(a, REASON_NO_RULE);
+	count_forget(all, 0);
+	assert_true(count_sum(all, COUNT_ACCEPTED) == 3);
+	assert_true(count_sum(all, COUNT_CONNECTIONS_OPEN) == 5);
+	assert_true(count_denied_sum(all, REASON_NO_RULE) == 1);
+}
+
+static void
+a_column_that_is_not_there_is_not_opened(void **state)
+{
+	struct counts *no;
+
+	(void)state;
+	assert_int_equal(count_open(&no, fd, COUNT_COLUMNS), -EINVAL);
+}
+
+/* Every line is a comment or "name[{labels}] number"; returns the samples. */
+static unsigned
+samples(size_t n)
+{
+	unsigned found = 0;
+
+	assert_in_range(n, 1, sizeof(text) - 1);
+	text[n] = '\0';
+	assert_int_equal(text[n - 1], '\n');
+	for (char *line = text; *line != '\0';) {
+		char *end = strchr(line, '\n'), *rest;
+		const char *blank;
+
+		assert_non_null(end);
+		*end = '\0';
+		if (line[0] == '#') {
+			assert_true(strncmp(line, "# HELP penstock_", 16) == 0
+			    || strncmp(line, "# TYPE penstock_", 16) == 0);
+		} else {
+			assert_memory_equal(line, "penstock_", 9);
+			blank = strrchr(line, ' ');
+			assert_non_null(blank);
+			(void)strtoll(blank + 1, &rest, 10);
+			assert_true(rest == end && rest > blank + 1);
+			found++;
+		}
+		*end = '\n';
+		line = end + 1;
+	}
+	return found;
+}
+
+static void
+the_text_form_has_every_family_and_every_reason(void **state)
+{
+	(void)state;
+	count_add(a, COUNT_BYTES_UP, INT64_C(5000000000));
+	count_denied(a, REASON_NO_RULE);
+	assert_int_equal(samples(count_text(all, false, text, sizeof(text))),
+	    COUNT_N + REASON_COUNT);
+	assert_non_null(strstr(text, "\npenstock_upstream_bytes_total "
+	    "5000000000\n"));
+	assert_non_null(strstr(text, "\npenstock_denied_total{reason="
+	    "\"no_rule\"} 1\n"));
+	assert_non_null(strstr(text, "# TYPE penstock_accepted_total "
+	    "counter\n"));
+	assert_non_null(strstr(text, "# TYPE penstock_connections_open "
+	    "gauge\n"));
+}
+
+static void
+the_openmetrics_form_names_families_without_total(void **state)
+{
+	(void)state;
+	assert_int_equal(samples(count_text(all, true, text, sizeof(text))),
+	    COUNT_N + REASON_COUNT);
+	assert_non_null(strstr(text, "# TYPE penstock_accepted counter\n"));
+	assert_non_null(strstr(text, "\npenstock_accepted_total 0\n"));
+	assert_non_null(strstr(text, "# TYPE penstock_denied counter\n"));
+	assert_null(strstr(text, "_total counter"));
+}
+
+static void
+a_text_that_does_not_fit_is_not_given_in_part(void **state)
+{
+	size_t need;
+
+	(void)state;
+	need = count_text(all, false, text, sizeof(text));
+	assert_int_equal(count_text(all, false, text, need), 0);
+	assert_int_equal(count_text(all, false, text, need + 1), need);
+	for (size_t n = 1; n < need; n += 101) {
+		text[n] = '!';
+		assert_int_equal(count_text(all, false, text, n), 0);
+		assert_int_equal(text[n], '!');
+	}
+}
+
+#define ONE(test) cmocka_unit_test_setup_teardown(test, up, down)
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		ONE(sums_run_over_all_columns),
+		ONE(a_dead_engine_leaves_its_counters_and_takes_its_gauges),
+		ONE(a_column_that_is_not_there_is_not_opened),
+		ONE(the_text_form_has_every_family_and_every_reason),
+		ONE(the_openmetrics_form_names_families_without_total),
+		ONE(a_text_that_does_not_fit_is_not_given_in_part),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
