@@ -129,6 +129,9 @@ endef
 $(foreach t,$(REPLAY_TESTS),$(eval $(call replay_rules,$(t))))
 $(foreach t,$(FAULT_TESTS),$(eval $(call unit_rules,sidecar,../fault/$(t))))
 
+$(B)/tests/sidecar/../fault/test_malloc: LDFLAGS += \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+
 .PHONY: unit manuals check enforcement asan fuzz lint layers corpus demo install \
 	format clean tools
 unit: all $(UNIT_BIN)
@@ -139,6 +142,7 @@ enforcement: all
 
 manuals: all
 	$(Q)tests/check-manuals $(B)/penstock
+	$(Q)tests/check-schemas $(B)/penstock
 
 check: unit layers manuals enforcement
 

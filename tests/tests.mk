@@ -5,5 +5,5 @@ dns_TESTS := message pin cache resolve ask front
 proxy_TESTS := limit hello flight http http_body http_write refuse
 sidecar_TESTS := change config parent source ipc compile main sockets rules open_table
 REPLAY_TESTS := test_tls test_http test_life
-FAULT_TESTS := test_attack
+FAULT_TESTS := test_attack test_malloc
 FUZZ_TARGETS := fuzz_charter fuzz_image fuzz_dns_query fuzz_dns_answer
