@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "dns/fold.h"
 #include "dns/front_tcp.h"
 #include "dns/message.h"
 
@@ -20,8 +21,6 @@
 #define TCP_MAX 256u
 #define TCP_IDLE_MS 10000u
 #define PENDING_MAX 4096u
-#define FOLD_SLOTS 256u
-#define FOLD_MS 10000		/* identical refusals are one record */
 
 /* Where a datagram came from and was sent to. */
 struct way {
@@ -59,12 +58,6 @@ struct engine {
 	int fd;
 };
 
-struct refused {
-	uint64_t key;
-	int64_t since_ms;
-	uint32_t more;
-};
-
 struct front {
 	struct front_settings settings;
 	struct front_parts parts;
@@ -76,7 +69,7 @@ struct front {
 	struct engine *engines;
 	struct waiting *waiting;
 	unsigned n_waiting;
-	struct refused refused[FOLD_SLOTS];
+	struct fold *fold;
 	uint8_t reply[MESSAGE_MAX_BYTES];
 };
 
@@ -158,38 +151,13 @@ negative(enum message_rcode rcode, uint32_t ttl_s)
 
 /* ---- records ---- */
 
-/* The first of identical refusals is a record at once; those of the next
- * 10 s are counted into the one that follows.  0: leave it out. */
-static uint32_t
-fold(struct front *f, uint32_t cell, enum reason why, const struct host *h)
-{
-	int64_t now = clock_ms(CLOCK_MONOTONIC);
-	uint64_t key = 14695981039346656037ull ^ cell ^ (uint64_t)why << 32;
-	struct refused *r;
-	uint32_t count;
-
-	for (size_t i = 0; i < h->len; i++)
-		key = (key ^ (uint8_t)h->name[i]) * 1099511628211ull;
-	r = &f->refused[key % FOLD_SLOTS];
-	if (r->key == key && now - r->since_ms < FOLD_MS) {
-		r->more++;
-		return 0;
-	}
-	count = r->key == key ? r->more + 1 : 1;
-	*r = (struct refused){ .key = key, .since_ms = now };
-	return count;
-}
-
 static void
 record_refused(const struct waiting *w, const struct decision *d)
 {
 	struct front *f = w->front;
-	uint32_t count = fold(f, w->cell, d->reason, &w->question.name);
 	struct record r;
 
 	count_denied(f->parts.counts, d->reason);
-	if (count == 0)
-		return;
 	record_init(&r, RECORD_DNS);
 	record_stamp(&r);
 	r.verdict = r.would = VERDICT_DENY;
@@ -198,11 +166,10 @@ record_refused(const struct waiting *w, const struct decision *d)
 	r.name_from = NAME_FROM_QUESTION;
 	r.qtype = w->question.type;
 	r.client = w->client;
-	r.count = count > 1 ? count : 0;
 	record_set(&r, TEXT_NAME, span_of(w->question.name.name,
 	    w->question.name.len));
 	record_policy(&r, f->policy, w->cell, d->rule);
-	emit_note(f->parts.emit, &r);
+	fold_note(f->fold, &r);
 }
 
 /* ---- the end of a question ---- */
@@ -699,6 +666,11 @@ front_new(struct front **out, const struct front_settings *s,
 	if (f->settings.pending_max == 0)
 		f->settings.pending_max = PENDING_MAX;
 	f->parts = *parts;
+	f->fold = fold_new(parts->base, parts->emit, FOLD_MS);
+	if (f->fold == NULL) {
+		free(f);
+		return -ENOMEM;
+	}
 	*out = f;
 	return 0;
 }
@@ -721,6 +693,7 @@ front_free(struct front *f)
 		close(event_get_fd(f->sockets[i]));
 		event_free(f->sockets[i]);
 	}
+	fold_free(f->fold);
 	free(f);
 }
 

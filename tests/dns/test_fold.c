@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dns/fold.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define WINDOW_MS 50
+
+struct world {
+	struct event_base *base;
+	struct emit *emit;
+	struct emit_reader *reader;
+	struct emit_state *state;
+	struct fold *fold;
+	int wake;
+	unsigned records, refusals;	/* told so far */
+	uint32_t count;			/* of the latest */
+};
+
+static struct world
+world_new(void)
+{
+	struct world w = { .base = event_base_new() };
+	int ring = emit_ring_create(1 << 20), state = emit_state_create();
+
+	w.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	assert_int_equal(emit_open(&w.emit, ring, state, w.wake), 0);
+	assert_int_equal(emit_reader_open(&w.reader, ring), 0);
+	assert_int_equal(emit_state_open(&w.state, state), 0);
+	emit_state_beat(w.state, true, 0, 0);
+	close(ring);
+	close(state);
+	w.fold = fold_new(w.base, w.emit, WINDOW_MS);
+	assert_non_null(w.fold);
+	return w;
+}
+
+static void
+read_all(struct world *w)
+{
+	const struct record *r;
+	uint64_t lost = 0;
+
+	while ((r = emit_next(w->reader, &lost)) != NULL) {
+		w->records++;
+		w->count = r->count;
+		w->refusals += r->count > 0 ? r->count : 1;
+	}
+	assert_int_equal(lost, 0);
+}
+
+static void
+world_free(struct world *w)
+{
+	emit_close(w->emit);
+	emit_reader_close(w->reader);
+	close(w->wake);
+	event_base_free(w->base);
+}
+
+static void
+refuse(struct world *w, const char *name, const char *cell, uint8_t client,
+    enum reason why)
+{
+	struct record r;
+	uint8_t b[4] = { 10, 0, 0, client };
+
+	record_init(&r, RECORD_DNS);
+	record_stamp(&r);
+	r.reason = (uint16_t)why;
+	r.client.addr = addr_from_v4(b);
+	record_set(&r, TEXT_NAME, span_str(name));
+	record_set(&r, TEXT_CELL, span_str(cell));
+	fold_note(w->fold, &r);
+	read_all(w);
+}
+
+static void
+B049_equal_refusals_are_two_records_that_count_them_all(void **state)
+{
+	struct world w = world_new();
+
+	(void)state;
+	for (unsigned i = 0; i < 40; i++)
+		refuse(&w, "a.test", "c", 1, REASON_NO_RULE);
+	assert_int_equal(w.records, 1);
+	assert_int_equal(w.count, 0);
+	/* nobody asks again: the window's end tells the rest */
+	event_base_loop(w.base, EVLOOP_ONCE);
+	event_base_loop(w.base, EVLOOP_ONCE);
+	read_all(&w);
+	assert_int_equal(w.records, 2);
+	assert_int_equal(w.count, 39);
+	/* and then there is nothing left to tell */
+	event_base_loop(w.base, EVLOOP_ONCE);
+	fold_free(w.fold);
+	read_all(&w);
+	assert_int_equal(w.records, 2);
+	world_free(&w);
+}
+
+static void
+refusals_that_differ_are_told_apart(void **state)
+{
+	struct world w = world_new();
+
+	(void)state;
+	refuse(&w, "a.test", "c", 1, REASON_NO_RULE);
+	refuse(&w, "b.test", "c", 1, REASON_NO_RULE);
+	refuse(&w, "a.test", "d", 1, REASON_NO_RULE);
+	refuse(&w, "a.test", "d", 2, REASON_NO_RULE);
+	refuse(&w, "a.test", "d", 2, REASON_RULE_DENY);
+	assert_int_equal(w.records, 5);
+	fold_free(w.fold);
+	read_all(&w);
+	assert_int_equal(w.refusals, 5);
+	world_free(&w);
+}
+
+/* More names than places, each asked for twice: those that lose their place
+ * and those that are there at the end are all counted. */
+static void
+none_is_lost_when_places_are_short(void **state)
+{
+	struct world w = world_new();
+	char name[32];
+
+	(void)state;
+	for (unsigned i = 0; i < 2000; i++) {
+		snprintf(name, sizeof(name), "n%u.test", i);
+		refuse(&w, name, "c", 1, REASON_NO_RULE);
+		refuse(&w, name, "c", 1, REASON_NO_RULE);
+	}
+	assert_in_range(w.refusals, 2000, 4000 - 1);
+	fold_free(w.fold);
+	read_all(&w);
+	assert_int_equal(w.refusals, 4000);
+	world_free(&w);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+		    B049_equal_refusals_are_two_records_that_count_them_all),
+		cmocka_unit_test(refusals_that_differ_are_told_apart),
+		cmocka_unit_test(none_is_lost_when_places_are_short),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
