@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define ACCEPTS_PER_WAKE 16u
+#define PAUSE_MS 100			/* no descriptor or memory is free */
 #define OUTPUT_MAX_BYTES 262144u	/* unread answers of a connection */
 
 struct front_tcp {
@@ -26,6 +27,7 @@ struct front_tcp {
 struct front_tcp_listener {
 	struct front_tcp_settings settings;
 	struct event *readable;
+	struct event *resume;		/* accepting, after a pause */
 	int fd;
 	struct front_tcp *conns;
 	unsigned n;
@@ -206,6 +208,29 @@ conn_new(struct front_tcp_listener *l, int fd,
 }
 
 static void
+on_resume(evutil_socket_t fd, short what, void *arg)
+{
+	struct front_tcp_listener *l = arg;
+	struct timeval again = { .tv_usec = PAUSE_MS * 1000 };
+
+	(void)fd;
+	(void)what;
+	if (event_add(l->readable, NULL) < 0)
+		event_add(l->resume, &again);
+}
+
+/* The listener stays readable when nothing can be accepted: without a pause
+ * the loop would turn for nothing. */
+static void
+pause_accepting(struct front_tcp_listener *l)
+{
+	struct timeval tv = { .tv_usec = PAUSE_MS * 1000 };
+
+	if (event_add(l->resume, &tv) == 0)
+		event_del(l->readable);
+}
+
+static void
 on_accept(evutil_socket_t listener, short what, void *arg)
 {
 	struct front_tcp_listener *l = arg;
@@ -217,8 +242,12 @@ on_accept(evutil_socket_t listener, short what, void *arg)
 		int fd = accept4(listener, (struct sockaddr *)&peer, &len,
 		    SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-		if (fd < 0)
+		if (fd < 0) {
+			if (errno == EMFILE || errno == ENFILE ||
+			    errno == ENOBUFS || errno == ENOMEM)
+				pause_accepting(l);
 			return;
+		}
 		conn_new(l, fd, &peer);
 	}
 }
@@ -228,16 +257,18 @@ front_tcp_listen(const struct front_tcp_settings *s, int fd)
 {
 	struct front_tcp_listener *l = calloc(1, sizeof(*l));
 
-	if (l == NULL)
+	if (l == NULL) {
+		close(fd);
 		return NULL;
+	}
 	l->settings = *s;
 	l->fd = fd;
 	l->readable = event_new(s->base, fd, EV_READ | EV_PERSIST, on_accept,
 	    l);
-	if (l->readable == NULL || event_add(l->readable, NULL) < 0) {
-		if (l->readable != NULL)
-			event_free(l->readable);
-		free(l);
+	l->resume = event_new(s->base, -1, 0, on_resume, l);
+	if (l->readable == NULL || l->resume == NULL ||
+	    event_add(l->readable, NULL) < 0) {
+		front_tcp_close(l);
 		return NULL;
 	}
 	return l;
@@ -250,7 +281,10 @@ front_tcp_close(struct front_tcp_listener *l)
 		l->conns->held = 0;
 		conn_gone(l->conns);
 	}
-	event_free(l->readable);
+	if (l->readable != NULL)
+		event_free(l->readable);
+	if (l->resume != NULL)
+		event_free(l->resume);
 	close(l->fd);
 	free(l);
 }
