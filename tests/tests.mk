@@ -1,5 +1,5 @@
 # The tests by layer; tests/LAYER/test_NAME.c tests LAYER/NAME.c.
-policy_TESTS := addr host names yaml charter rules decide shadow image policy
+policy_TESTS := addr host names yaml charter rules decide shadow image policy span problem cidr
 ledger-client_TESTS := record emit count
 dns_TESTS := message pin cache resolve ask fold front front_tcp front_engine
 proxy_TESTS := limit hello flight http http_body http_write refuse
