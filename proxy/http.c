@@ -4,6 +4,10 @@
 #include <sodium.h>
 #include <stdio.h>
 
+/* Longer tokens are not taken for a method, when the protocol is told from
+ * the first bytes and when the request is read. */
+#define METHOD_MAX_BYTES 32u
+
 /* ---- characters ---- */
 
 bool
@@ -460,7 +464,8 @@ read_request_line(struct span line, struct http_request *rq)
 		return REASON_VERSION;
 	if (!read_version(version, &rq->minor))
 		return REASON_HEAD_MALFORMED;
-	if (rq->method == HTTP_TRACE)
+	if (rq->method == HTTP_TRACE ||
+	    rq->method_text.len > METHOD_MAX_BYTES)
 		return REASON_METHOD;
 	return read_target(rq);
 }
@@ -574,7 +579,7 @@ http_looks_like_request(struct span s)
 		return true;
 	while (n < s.len && http_is_token_char(s.data[n]))
 		n++;
-	if (n > 32 || (n == 0 && s.len > 0))
+	if (n > METHOD_MAX_BYTES || (n == 0 && s.len > 0))
 		return false;
 	/* a method and a blank; SSH-2.0-x and the like end otherwise */
 	if (n < s.len)
