@@ -239,8 +239,8 @@ B010_a_message_with_two_lengths_is_refused(void **state)
 		"Transfer-Encoding: \"chunked\"\r\n",
 		"Transfer-Encoding: chunked;q=1\r\n",
 		"Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n",
-		"Transfer-Encoding: chunked\r\n"
-		    "transfer-encoding: chunked\r\n",
+		("Transfer-Encoding: chunked\r\n"
+		    "transfer-encoding: chunked\r\n"),
 	};
 	char text[300];
 
@@ -318,7 +318,7 @@ B017_a_host_that_is_no_name_is_refused(void **state)
 {
 	static const char *const no[] = { "a.example, b.example", "a..b",
 		"*.a.example", "a.example/x", "a.example\\x", "a_b c",
-		"b\xc3\xbc" "cher.example", "a.example?x", "a%2eexample" };
+		"\xc3\xbc.example", "a.example?x", "a%2eexample" };
 	char text[200];
 
 	(void)state;
@@ -408,6 +408,8 @@ a_version_or_method_that_is_not_spoken_has_its_reason(void **state)
 	    REASON_VERSION);
 	assert_int_equal(request("TRACE / HTTP/1.1\r\n" H "\r\n"),
 	    REASON_METHOD);
+	assert_int_equal(request("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA / "
+	    "HTTP/1.1\r\n" H "\r\n"), REASON_METHOD);
 	assert_int_equal(request("PROPFIND / HTTP/1.1\r\n" H "\r\n"),
 	    REASON_NONE);
 	assert_int_equal(rq.method, HTTP_OTHER);
@@ -424,8 +426,8 @@ W20_an_upgrade_that_hides_the_rest_is_refused(void **state)
 		    "HTTP2-Settings: AAMA\r\n",
 		"Connection: upgrade\r\nUpgrade: websocket, h2c\r\n",
 		"Upgrade: H2C\r\n",
-		"Connection: upgrade\r\nUpgrade: websocket\r\n"
-		    "Upgrade: h2c\r\n",
+		("Connection: upgrade\r\nUpgrade: websocket\r\n"
+		    "Upgrade: h2c\r\n"),
 		"Upgrade: websocket\r\nHTTP2-Settings: AAMA\r\n",
 	};
 	char text[300];
