@@ -32,7 +32,7 @@ read_header(struct span *s, struct header *h)
 struct name_reader {
 	uint8_t text[MESSAGE_QNAME_MAX_BYTES + 1];
 	size_t pos, len;
-	size_t end;		/* behind the name where it stands; 0: not known */
+	size_t end;	/* behind the name where it stands; 0: not known */
 	bool odd;		/* a label holds a dot: no host name */
 };
 

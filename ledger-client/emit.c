@@ -193,18 +193,34 @@ entry_bytes(size_t record)
 	return (8 + record + 7) & ~7ull;
 }
 
-/* Free bytes, less one largest entry that a wrap may waste. */
 static uint64_t
-room(const struct emit *e)
+free_bytes(const struct emit *e)
 {
 	uint64_t tail = atomic_load_explicit(&e->ring->tail,
 	    memory_order_acquire);
 	uint64_t used = e->head - tail;
 
 	/* a consumer that wrote nonsense gets nothing more */
-	if (used > e->size || e->size - used < ENTRY_MAX_BYTES)
-		return 0;
-	return e->size - used - ENTRY_MAX_BYTES;
+	return used > e->size ? 0 : e->size - used;
+}
+
+/* What may be promised: the free bytes, less one largest entry that the wrap
+ * may waste.  There is never more than one wrap between tail and head. */
+static uint64_t
+room(const struct emit *e)
+{
+	uint64_t n = free_bytes(e);
+
+	return n < ENTRY_MAX_BYTES ? 0 : n - ENTRY_MAX_BYTES;
+}
+
+/* Does this entry fit now, where the head stands? */
+static bool
+fits(const struct emit *e, uint64_t need)
+{
+	uint64_t left = e->size - e->head % e->size;
+
+	return free_bytes(e) >= need + (left < need ? left : 0);
 }
 
 static bool
@@ -264,7 +280,7 @@ emit_end(struct emit *e, const struct record *r, size_t end_bytes)
 	uint64_t end = entry_bytes(end_bytes);
 
 	e->reserved -= end < e->reserved ? end : e->reserved;
-	if (room(e) < entry_bytes(record_size(r))) {
+	if (!fits(e, entry_bytes(record_size(r)))) {
 		e->lost++;
 		return;
 	}
@@ -340,11 +356,10 @@ emit_reader_close(struct emit_reader *r)
 	free(r);
 }
 
-static void
-advance(struct emit_reader *r, uint64_t to)
+void
+emit_commit(struct emit_reader *r)
 {
-	r->tail = to;
-	atomic_store_explicit(&r->ring->tail, to, memory_order_release);
+	atomic_store_explicit(&r->ring->tail, r->tail, memory_order_release);
 }
 
 /* One entry into r->copy: 1 taken, 0 a wrap was skipped, -1 nonsense.  The
@@ -358,7 +373,7 @@ take(struct emit_reader *r, uint64_t head)
 
 	memcpy(&len, r->ring->bytes + at, sizeof(len));
 	if (len == WRAP && left <= head - r->tail) {
-		advance(r, r->tail + left);
+		r->tail += left;
 		return 0;
 	}
 	if (len > sizeof(r->copy) || entry_bytes(len) > left ||
@@ -367,7 +382,7 @@ take(struct emit_reader *r, uint64_t head)
 	memcpy(&r->copy, r->ring->bytes + at + 8, len);
 	if (!record_check(&r->copy, len))
 		return -1;
-	advance(r, r->tail + entry_bytes(len));
+	r->tail += entry_bytes(len);
 	return 1;
 }
 
@@ -389,7 +404,7 @@ emit_next(struct emit_reader *r, uint64_t *lost)
 			continue;
 		*lost += head - r->tail <= r->size ? head - r->tail :
 		    r->size;
-		advance(r, head);
+		r->tail = head;
 		return NULL;
 	}
 }

@@ -58,6 +58,10 @@ void emit_reader_close(struct emit_reader *r);
  * head: counted, never trusted). */
 const struct record *emit_next(struct emit_reader *r, uint64_t *lost);
 
+/* What was read is done with: its room is the producer's again.  Until then a
+ * recorder that is started anew reads it once more. */
+void emit_commit(struct emit_reader *r);
+
 struct emit_state;
 MUST_USE int emit_state_open(struct emit_state **out, int state_fd);
 void emit_state_beat(struct emit_state *s, bool ok, uint64_t written,

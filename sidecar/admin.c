@@ -262,10 +262,22 @@ reply(struct conn *c, unsigned status, const char *type, bool head_only)
 	bufferevent_disable(c->bev, EV_READ);
 }
 
+/* The path without its query. */
 static bool
 is_path(const struct http_request *rq, const char *path)
 {
-	return span_eq(rq->path, span_str(path));
+	const uint8_t *query = memchr(rq->path.data, '?', rq->path.len);
+	size_t len = query == NULL ? rq->path.len :
+	    (size_t)(query - rq->path.data);
+
+	return span_eq(span_of(rq->path.data, len), span_str(path));
+}
+
+static bool
+is_verbose(const struct http_request *rq)
+{
+	return memmem(rq->path.data, rq->path.len, "?verbose", 8) != NULL ||
+	    memmem(rq->path.data, rq->path.len, "&verbose", 8) != NULL;
 }
 
 static bool
@@ -293,9 +305,7 @@ serve(struct conn *c, const struct http_request *rq)
 	} else if (is_path(rq, "/livez")) {
 		status = get_livez(a);
 	} else if (is_path(rq, "/readyz") || is_path(rq, "/healthz")) {
-		status = get_readyz(a, false);
-	} else if (is_path(rq, "/readyz?verbose")) {
-		status = get_readyz(a, true);
+		status = get_readyz(a, is_verbose(rq));
 	} else if (is_path(rq, "/status")) {
 		status = get_status(a);
 		type = "application/json";

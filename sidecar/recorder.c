@@ -27,7 +27,8 @@ struct recorder {
 	struct emit_state *state;
 	struct event *wake, *beat;
 	int wake_fd, dir, out;
-	uint64_t seq;
+	uint64_t seq, written, synced;
+	bool ended[COLUMNS];	/* its producer died; ends are to be written */
 	char instance[80];	/* connection numbers are unique in it */
 	int64_t retry_ms;
 	bool ok;
@@ -40,6 +41,19 @@ static void on_beat(evutil_socket_t fd, short what, void *arg);
 
 /* ---- writing ---- */
 
+/* A recorder that was killed may have left half a line: end it, so that the
+ * next record stands on its own.  A failure shows at the next write. */
+static void
+end_torn_line(int fd)
+{
+	off_t end = lseek(fd, 0, SEEK_END);
+	char last;
+
+	if (end > 0 && pread(fd, &last, 1, end - 1) == 1 && last != '\n' &&
+	    write(fd, "\n", 1) != 1)
+		log_line(LOG_WARN, "a torn line could not be ended");
+}
+
 static int
 open_file(const struct recorder *v)
 {
@@ -48,8 +62,11 @@ open_file(const struct recorder *v)
 	if (v->dir < 0)
 		return STDOUT_FILENO;
 	fd = openat(v->dir, FILE_NAME,
-	    O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
-	return fd < 0 ? -errno : fd;
+	    O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+	if (fd < 0)
+		return -errno;
+	end_torn_line(fd);
+	return fd;
 }
 
 static void
@@ -60,6 +77,16 @@ failed(struct recorder *v, int err)
 		    "is allowed until they can error=%s", strerror(err));
 	count_add(v->role->counts, COUNT_RECORD_ERRORS, 1);
 	v->ok = false;
+}
+
+/* All that was read is in the file: only now the rings may forget it. */
+static void
+commit(struct recorder *v)
+{
+	for (unsigned i = 0; i < COLUMNS; i++)
+		if (v->rings[i] != NULL)
+			emit_commit(v->rings[i]);
+	v->written = v->seq;
 }
 
 /* Write the batch; what could not be written stays in it. */
@@ -81,7 +108,10 @@ flush(struct recorder *v)
 	}
 	memmove(v->batch, v->batch + at, v->used - at);
 	v->used -= at;
-	if (v->used == 0 && !v->ok) {
+	if (v->used > 0)
+		return;
+	commit(v);
+	if (!v->ok) {
 		log_line(LOG_WARN, "records are written again");
 		v->ok = true;
 	}
@@ -186,6 +216,37 @@ try_again(struct recorder *v)
 	log_line(LOG_WARN, "records are written again");
 }
 
+/* A producer died: what it had open ends here. */
+static void
+end_open(void *arg, struct record *end)
+{
+	struct recorder *v = arg;
+
+	if (full(v))
+		flush(v);
+	if (full(v)) {
+		count_add(v->role->counts, COUNT_RECORDS_LOST, 1);
+		return;
+	}
+	end->how = HOW_CUT;
+	end->reason = REASON_ENGINE_LOST;
+	record_stamp(end);
+	append(v, end);
+}
+
+/* Once records can be written. */
+static void
+end_lost(struct recorder *v)
+{
+	for (unsigned i = 0; i < COLUMNS; i++) {
+		if (!v->ended[i])
+			continue;
+		v->ended[i] = false;
+		open_table_end(v->open[i], end_open, v);
+		flush(v);
+	}
+}
+
 static void
 on_beat(evutil_socket_t fd, short what, void *arg)
 {
@@ -199,40 +260,27 @@ on_beat(evutil_socket_t fd, short what, void *arg)
 	}
 	if (v->ok && drain_all(v))
 		event_active(v->wake, EV_READ, 0);
-	emit_state_beat(v->state, v->ok, v->seq, v->seq);
+	if (v->ok)
+		end_lost(v);
+	emit_state_beat(v->state, v->ok, v->written, v->synced);
 }
 
 /* ---- life ---- */
 
-/* A producer died: what it had open ends here. */
-static void
-end_open(void *arg, struct record *end)
-{
-	struct recorder *v = arg;
-
-	if (full(v))
-		flush(v);
-	if (full(v))
-		return;
-	end->how = HOW_CUT;
-	end->reason = REASON_ENGINE_LOST;
-	record_stamp(end);
-	append(v, end);
-}
-
-/* The same ring given again says that its producer was started anew. */
+/* The same ring given again says that its producer has died. */
 static void
 recorder_gift(struct role *r, enum give what, unsigned index, int fd)
 {
 	struct recorder *v = r->self;
 
-	if (what == GIVE_RING && index < COLUMNS && v->rings[index] != NULL) {
-		while (drain_ring(v, index, RECORDS_PER_WAKE) && v->ok)
-			flush(v);
-		open_table_end(v->open[index], end_open, v);
-		flush(v);
-	}
 	close(fd);
+	if (what != GIVE_RING || index >= COLUMNS || v->rings[index] == NULL)
+		return;
+	v->ended[index] = true;
+	while (v->ok && drain_ring(v, index, RECORDS_PER_WAKE))
+		flush(v);
+	if (v->ok)
+		end_lost(v);
 }
 
 static int
@@ -333,8 +381,9 @@ recorder_order(struct role *r, enum ipc_type order)
 	}
 	while (v->ok && drain_all(v))
 		continue;
-	if (v->dir >= 0 && v->out >= 0)
-		fdatasync(v->out);
+	if (v->dir >= 0 && v->out >= 0 && fdatasync(v->out) == 0)
+		v->synced = v->written;
+	emit_state_beat(v->state, v->ok, v->written, v->synced);
 	role_end(r);
 }
 

@@ -113,7 +113,8 @@ static void
 show(const struct asked *a, const char *line)
 {
 	json_error_t err;
-	json_t *o = json_loads(line, JSON_REJECT_DUPLICATES, &err);
+	json_t *o = json_loads(line,
+	    JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &err);
 
 	if (o == NULL) {
 		fprintf(stderr, "penstock: a line is no record: %s\n",

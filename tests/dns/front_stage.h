@@ -459,6 +459,7 @@ records(struct world *w, enum reason why, struct record *last)
 			memcpy(last, r, record_size(r));
 			n++;
 		}
+	emit_commit(w->reader);
 	assert_int_equal(lost, 0);
 	return n;
 }

@@ -52,6 +52,7 @@ read_all(struct world *w)
 		w->count = r->count;
 		w->refusals += r->count > 0 ? r->count : 1;
 	}
+	emit_commit(w->reader);
 	assert_int_equal(lost, 0);
 }
 

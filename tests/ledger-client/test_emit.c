@@ -50,6 +50,16 @@ down(void **state)
 	return 0;
 }
 
+/* What the recorder does: read, write, give the room back. */
+static const struct record *
+next_record(struct emit_reader *from, uint64_t *count)
+{
+	const struct record *got = emit_next(from, count);
+
+	emit_commit(from);
+	return got;
+}
+
 static void
 beat(void)
 {
@@ -89,7 +99,7 @@ records_come_out_as_they_went_in_around_the_ring_many_times(void **state)
 			make(RECORD_DECISION, in, (in * 37) % 1500);
 			assert_int_equal(emit_decision(e, &r, 0), 0);
 		}
-		while ((got = emit_next(reader, &lost)) != NULL) {
+		while ((got = next_record(reader, &lost)) != NULL) {
 			out++;
 			assert_true(got->connection == out);
 			make(RECORD_DECISION, out, (out * 37) % 1500);
@@ -118,7 +128,7 @@ a_full_ring_denies_and_goes_on_when_there_is_room(void **state)
 	assert_true(in > 50);
 	assert_int_equal(emit_decision(e, &r, 0), -EAGAIN);
 	assert_false(emit_ready(e));
-	while (emit_next(reader, &lost) != NULL)
+	while (next_record(reader, &lost) != NULL)
 		out++;
 	assert_true(in == out);
 	assert_true(emit_ready(e));
@@ -176,12 +186,12 @@ the_room_for_an_end_is_kept_from_all_others(void **state)
 		make(RECORD_END, i, 1400);
 		emit_end(e, &r, end_bytes);
 	}
-	while ((got = emit_next(reader, &lost)) != NULL)
+	while ((got = next_record(reader, &lost)) != NULL)
 		ends += got->kind == RECORD_END;
 	assert_true(ends == decisions);
 	/* and what was lost is told */
 	emit_flush(e);
-	while ((got = emit_next(reader, &lost)) != NULL)
+	while ((got = next_record(reader, &lost)) != NULL)
 		if (got->kind == RECORD_GAP)
 			gaps += got->count;
 	assert_in_range(gaps, 900, 1000);
@@ -221,13 +231,61 @@ a_restarted_producer_and_recorder_go_on(void **state)
 		    0);
 	}
 	for (uint64_t i = 1; i <= 3; i++) {
-		got = emit_next(reader, &lost);
+		got = next_record(reader, &lost);
 		assert_non_null(got);
 		assert_true(got->connection == i);
 		emit_reader_close(reader);
 		assert_int_equal(emit_reader_open(&reader, ring_fd), 0);
 	}
+	assert_null(next_record(reader, &lost));
+	assert_true(lost == 0);
+}
+
+static void
+a_record_that_was_not_given_back_is_read_again(void **state)
+{
+	const struct record *got;
+
+	(void)state;
+	beat();
+	make(RECORD_DECISION, 5, 10);
+	assert_int_equal(emit_decision(e, &r, 0), 0);
+	got = emit_next(reader, &lost);
+	assert_non_null(got);
+	/* the recorder is killed before its write */
+	emit_reader_close(reader);
+	assert_int_equal(emit_reader_open(&reader, ring_fd), 0);
+	got = emit_next(reader, &lost);
+	assert_non_null(got);
+	assert_true(got->connection == 5);
+	emit_commit(reader);
 	assert_null(emit_next(reader, &lost));
+}
+
+static void
+an_end_whose_room_was_kept_is_never_lost(void **state)
+{
+
+	(void)state;
+	for (unsigned round = 0; round < 200; round++) {
+		uint64_t allowed = 0, ends = 0;
+		const struct record *got;
+
+		beat();
+		for (;; allowed++) {
+			make(RECORD_DECISION, allowed + 1,
+			    (round * 131 + allowed * 57) % 1500);
+			if (emit_decision(e, &r, record_size(&r)) != 0)
+				break;
+		}
+		for (uint64_t i = 0; i < allowed; i++) {
+			make(RECORD_END, i + 1, (round * 131 + i * 57) % 1500);
+			emit_end(e, &r, record_size(&r));
+		}
+		while ((got = next_record(reader, &lost)) != NULL)
+			ends += got->kind == RECORD_END;
+		assert_true(ends == allowed);
+	}
 	assert_true(lost == 0);
 }
 
@@ -269,13 +327,13 @@ hostile_bytes_are_skipped_and_counted(void **state)
 		memcpy(&head, p + HEAD_AT, sizeof(head));
 		/* the newest entry's record: a kind that is none */
 		memset(p + BYTES_AT, 0xa5, size - BYTES_AT);
-		assert_null(emit_next(reader, &lost));
+		assert_null(next_record(reader, &lost));
 		assert_true(lost > before);
-		assert_null(emit_next(reader, &lost));
+		assert_null(next_record(reader, &lost));
 		/* and the next sound one is read */
 		make(RECORD_DECISION, 77, 0);
 		assert_int_equal(emit_decision(e, &r, 0), 0);
-		assert_non_null(emit_next(reader, &lost));
+		assert_non_null(next_record(reader, &lost));
 	}
 	munmap(p, size);
 }
@@ -298,8 +356,8 @@ a_hostile_head_never_leads_out_of_the_ring(void **state)
 				memcpy(p + at, &words[j], sizeof(words[j]));
 			memcpy(p + HEAD_AT, &heads[i], sizeof(heads[i]));
 			for (unsigned n = 0; n < 100; n++)
-				(void)emit_next(reader, &lost);
-			assert_null(emit_next(reader, &lost));
+				(void)next_record(reader, &lost);
+			assert_null(next_record(reader, &lost));
 		}
 	assert_true(lost > 0);
 	munmap(p, size);
@@ -342,6 +400,8 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		ONE(a_record_that_was_not_given_back_is_read_again),
+		ONE(an_end_whose_room_was_kept_is_never_lost),
 		ONE(records_come_out_as_they_went_in_around_the_ring_many_times),
 		ONE(a_full_ring_denies_and_goes_on_when_there_is_room),
 		ONE(a_recorder_that_is_silent_or_not_well_denies),

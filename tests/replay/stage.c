@@ -425,6 +425,7 @@ stage_record(enum record_kind kind)
 	while (now_ms() < end) {
 		const struct record *r = emit_next(st.reader, &lost);
 
+		emit_commit(st.reader);
 		if (r == NULL) {
 			usleep(2000);
 			continue;
@@ -446,9 +447,11 @@ stage_no_record(enum record_kind kind)
 	const struct record *r;
 
 	usleep(100000);
-	while ((r = emit_next(st.reader, &lost)) != NULL)
+	while ((r = emit_next(st.reader, &lost)) != NULL) {
+		emit_commit(st.reader);
 		if (r->kind == kind)
 			return false;
+	}
 	return true;
 }
 
