@@ -351,7 +351,7 @@ get(struct world *w, struct reply *r, int64_t ms)
 	return true;
 }
 
-static struct reply * __attribute__((unused))
+static __attribute__((unused)) struct reply *
 ask_sized(struct world *w, const char *name, uint16_t type, unsigned bytes)
 {
 	static struct reply r;
@@ -370,7 +370,7 @@ ask_sized(struct world *w, const char *name, uint16_t type, unsigned bytes)
 	return &r;
 }
 
-static struct reply * __attribute__((unused))
+static __attribute__((unused)) struct reply *
 ask(struct world *w, const char *name, uint16_t type)
 {
 	return ask_sized(w, name, type, 0);
