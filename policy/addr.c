@@ -252,9 +252,11 @@ static const struct range ranges[] = {
 	{ "2001:db8::/32", ADDR_DOCUMENTATION },
 	{ "2001:1::1/128", ADDR_PUBLIC },
 	{ "2001:1::2/128", ADDR_PUBLIC },
+	{ "2001:1::3/128", ADDR_PUBLIC },	/* DNS-SD, RFC 9665 */
 	{ "2001:3::/32", ADDR_PUBLIC },		/* AMT, RFC 7450 */
 	{ "2001:4:112::/48", ADDR_PUBLIC },	/* AS112, RFC 7535 */
 	{ "2001:20::/28", ADDR_PUBLIC },	/* ORCHIDv2, RFC 7343 */
+	{ "2001:30::/28", ADDR_PUBLIC },	/* DETs, RFC 9374 */
 	{ "2001::/23", ADDR_RESERVED },		/* protocol assignments */
 	{ "2002::/16", ADDR_RESERVED },
 	{ "3fff::/20", ADDR_DOCUMENTATION },
@@ -361,8 +363,9 @@ addr_judged(const struct addr *a, const struct prefix *nat64, size_t n_nat64)
 
 	if (addr_is_v4(a))
 		return *a;
+	/* a longer prefix leaves no room for the address: it is none */
 	for (size_t i = 0; i < n_nat64; i++)
-		if (prefix_has(&nat64[i], a))
+		if (nat64[i].bits <= 96 && prefix_has(&nat64[i], a))
 			return nat64_embedded(a, nat64[i].bits);
 	if (starts(a, wkp, sizeof(wkp)))
 		return nat64_embedded(a, 96);

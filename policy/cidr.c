@@ -126,7 +126,9 @@ cidr_check(struct span image, uint32_t n_rules)
 		return false;
 	for (unsigned b = 0; b < 129; b++)
 		for (uint32_t i = h->first[b]; i < h->first[b + 1]; i++)
-			if (e[i].bits != b || e[i].rule >= n_rules)
+			if (e[i].bits != b || e[i].rule >= n_rules ||
+			    (i > h->first[b] && memcmp(e[i - 1].base.b,
+			    e[i].base.b, sizeof(e[i].base.b)) > 0))
 				return false;
 	return true;
 }

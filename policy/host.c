@@ -110,7 +110,9 @@ host_parse_policy(struct host *out, struct span text)
 	if (is_ascii(text))
 		return host_parse(out, text);
 	memset(out, 0, sizeof(*out));
-	if (text.len >= sizeof(u) || memchr(text.data, 0, text.len) != NULL)
+	/* IDNA would drop a soft hyphen without a word */
+	if (text.len >= sizeof(u) || memchr(text.data, 0, text.len) != NULL ||
+	    span_has_invisible(text))
 		return REASON_NAME_MALFORMED;
 	memcpy(u, text.data, text.len);
 	u[text.len] = '\0';

@@ -306,13 +306,14 @@ view_of(struct span image)
 bool
 names_check(struct span image, uint32_t n_rules)
 {
-	struct view v = view_of(image);
+	struct view v;
 	uint32_t used = 0;
 	uint64_t need;
 
-	if (image.len < sizeof(*v.head) ||
+	if (image.len < sizeof(struct head) ||
 	    ((uintptr_t)image.data & 7) != 0)
 		return false;
+	v = view_of(image);
 	need = sizeof(*v.head) + 4ull * v.head->n_slots +
 	    sizeof(struct entry) * (uint64_t)v.head->n_entries +
 	    4ull * v.head->n_refs + v.head->n_text;

@@ -139,3 +139,57 @@ span_print(struct span s, char *out, size_t size)
 	out[at] = '\0';
 	return out;
 }
+
+/* ---- characters ---- */
+
+/* The code point at s, and how many bytes it has; bytes that are no
+ * UTF-8 give some number, never a read past the end. */
+static uint32_t
+code_point(const uint8_t *s, size_t left, size_t *bytes)
+{
+	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+	uint32_t c = n == 1 ? s[0] : s[0] & (0x7fu >> n);
+
+	*bytes = n < left ? n : left;
+	for (size_t i = 1; i < *bytes; i++)
+		c = c << 6 | (s[i] & 0x3f);
+	return c;
+}
+
+/*
+ * Characters that look like nothing or like another one (blanks that are not
+ * the blank, joiners, marks of direction, other dots): they never belong into
+ * a name or a number.
+ */
+static bool
+is_invisible(uint32_t c)
+{
+	static const struct {
+		uint32_t first, last;
+	} set[] = {
+		{ 0x80, 0xa0 }, { 0xad, 0xad }, { 0x34f, 0x34f },
+		{ 0x61c, 0x61c }, { 0x115f, 0x1160 }, { 0x1680, 0x1680 },
+		{ 0x17b4, 0x17b5 }, { 0x180b, 0x180f }, { 0x2000, 0x200f },
+		{ 0x2028, 0x202f }, { 0x205f, 0x206f }, { 0x3000, 0x3000 },
+		{ 0x3002, 0x3002 }, { 0x3164, 0x3164 }, { 0xfe00, 0xfe0f },
+		{ 0xfeff, 0xfeff }, { 0xff0e, 0xff0e }, { 0xff61, 0xff61 },
+		{ 0xffa0, 0xffa0 }, { 0xfff0, 0xfffb },
+		{ 0xe0000, 0xe0fff },
+	};
+
+	for (size_t i = 0; i < sizeof(set) / sizeof(set[0]); i++)
+		if (c >= set[i].first && c <= set[i].last)
+			return true;
+	return false;
+}
+
+bool
+span_has_invisible(struct span s)
+{
+	size_t n;
+
+	for (size_t i = 0; i < s.len; i += n)
+		if (is_invisible(code_point(s.data + i, s.len - i, &n)))
+			return true;
+	return false;
+}

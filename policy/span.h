@@ -83,6 +83,13 @@ bool span_vec16(struct span *from, struct span *out);
 bool span_vec24(struct span *from, struct span *out);
 
 /*
+ * True when the UTF-8 text holds a character that looks like nothing or like
+ * another one: blanks that are not the blank, joiners, marks of direction,
+ * other dots, a soft hyphen.  For what an operator writes.
+ */
+bool span_has_invisible(struct span s);
+
+/*
  * Write the span as printable ASCII into out[size]: other bytes, the quote
  * and the backslash become \xNN.  The result is always terminated and ends
  * in "~" when it had to be cut.  Returns out.

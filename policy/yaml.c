@@ -24,6 +24,7 @@ struct reader {
 	struct yaml *tree;
 	struct problems *ps;
 	const char *file;
+	struct span text;
 	size_t errors;
 	bool stop;
 };
@@ -92,28 +93,6 @@ node_new(struct reader *r, enum yaml_kind kind, const yaml_mark_t *mark)
 	return n;
 }
 
-/* Characters that look like nothing or like something else: they never
- * belong into a name or a number.  The text is valid UTF-8 here. */
-static bool
-has_invisible(const uint8_t *s, size_t len)
-{
-	static const char *const set[] = { "\xc2\xa0", "\xc2\xad",
-		"\xe2\x80\x8b", "\xe2\x80\x8c", "\xe2\x80\x8d",
-		"\xe2\x80\x8e", "\xe2\x80\x8f", "\xe2\x80\xa8",
-		"\xe2\x80\xa9", "\xe2\x80\xaa", "\xe2\x80\xab",
-		"\xe2\x80\xac", "\xe2\x80\xad", "\xe2\x80\xae",
-		"\xe2\x81\xa0", "\xef\xbb\xbf" };
-
-	for (size_t i = 0; i < len; i++)
-		for (size_t k = 0; k < sizeof(set) / sizeof(set[0]); k++) {
-			size_t n = strlen(set[k]);
-
-			if (len - i >= n && memcmp(s + i, set[k], n) == 0)
-				return true;
-		}
-	return false;
-}
-
 static struct yaml_node *
 scalar_node(struct reader *r, const yaml_event_t *ev)
 {
@@ -126,6 +105,7 @@ scalar_node(struct reader *r, const yaml_event_t *ev)
 		return NULL;
 	copy = take(r->tree, len + 1);
 	if (copy == NULL) {
+		bad(r, n->at, "out of memory", NULL);
 		r->stop = true;
 		return NULL;
 	}
@@ -133,7 +113,7 @@ scalar_node(struct reader *r, const yaml_event_t *ev)
 	copy[len] = '\0';
 	n->text = span_of(copy, len);
 	n->quoted = ev->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
-	if (memchr(value, 0, len) != NULL || has_invisible(value, len))
+	if (memchr(value, 0, len) != NULL || span_has_invisible(n->text))
 		bad(r, n->at, "an invisible character in a value",
 		    "type the value anew");
 	if (ev->data.scalar.anchor != NULL)
@@ -178,6 +158,11 @@ take_key(struct reader *r, struct open *in, struct yaml_node *n)
 	if (!n->quoted && yaml_is(n, "<<"))
 		bad(r, n->at, "merge keys are not accepted",
 		    "write the keys out");
+	if (in->node->n_children >= YAML_MAX_KEYS) {
+		bad(r, n->at, "too many keys in one mapping", NULL);
+		r->stop = true;
+		return;
+	}
 	if (key_known(in->node, n)) {
 		span_print(n->text, shown, sizeof(shown));
 		r->errors++;
@@ -208,20 +193,40 @@ place_node(struct reader *r, struct open *in, struct yaml_node *n)
 	in->node->n_children++;
 }
 
+/* The word with a leading * around this place, as it was written: libyaml
+ * stops inside it, at what cannot be an alias. */
+static bool
+star_at(const struct reader *r, struct place at, char *out, size_t size)
+{
+	const uint8_t *p = r->text.data, *end = p + r->text.len, *from, *to;
+
+	for (uint32_t line = 1; line < at.line && p < end; p++)
+		line += *p == '\n';
+	if (at.line == 0 || at.column == 0 || (size_t)(end - p) < at.column)
+		return false;
+	for (from = p + at.column - 1; from > p && *from != '*';)
+		if (strchr(" \t,[{", *--from) != NULL)
+			return false;
+	if (*from != '*')
+		return false;
+	for (to = from; to < end && strchr(" \t\r\n,]}", *to) == NULL;)
+		to++;
+	span_print(span_of(from, (size_t)(to - from)), out, size);
+	return true;
+}
+
 static void
 scanner_error(struct reader *r)
 {
 	const yaml_parser_t *p = &r->parser;
 	struct place at = place_of(r, &p->problem_mark);
 	const char *what = p->problem != NULL ? p->problem : "not YAML";
+	char shown[128];
 
 	if (p->error == YAML_READER_ERROR)
 		at = (struct place){ .file = r->file };
-	if (strstr(what, "expected alphabetic") != NULL ||
-	    strstr(what, "alias") != NULL) {
-		bad(r, at, "a value that begins with * must be quoted in "
-		    "YAML (a leading * starts an alias)",
-		    "write: \"*.github.com\"");
+	if (star_at(r, at, shown, sizeof(shown))) {
+		alias(r, shown + 1, at);
 		return;
 	}
 	if (strstr(what, "found character that cannot start") != NULL) {
@@ -351,6 +356,7 @@ yaml_parse(const char *file, struct span text, struct problems *ps)
 	/* libyaml keeps a byte-order mark when the encoding is set */
 	if (text.len >= 3 && memcmp(text.data, "\xef\xbb\xbf", 3) == 0)
 		text = span_of(text.data + 3, text.len - 3);
+	r.text = text;
 	yaml_parser_set_input_string(&r.parser, text.data, text.len);
 	read_events(&r);
 	yaml_parser_delete(&r.parser);

@@ -8,6 +8,7 @@
 #define YAML_MAX_BYTES (8u << 20)
 #define YAML_MAX_DEPTH 16
 #define YAML_MAX_NODES 1000000u
+#define YAML_MAX_KEYS 256u	/* of one mapping; no schema has as many */
 
 /*
  * A strict subset of YAML 1.1 as a tree: one document of mappings, sequences

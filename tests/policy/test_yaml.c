@@ -69,7 +69,11 @@ N43_what_means_something_else_is_refused_with_its_place(void **state)
 	expect("a: !!int 1\n", "tags are not accepted");
 	expect("<<: {a: 1}\n", "merge keys");
 	expect("a: *x\n", "\"*x\" must be quoted");
-	expect("hostname: *.github.com\n", "must be quoted");
+	expect("hostname: *.github.com\n", "Write: \"*.github.com\"");
+	expect("a: [x, *.b.c]\n", "Write: \"*.b.c\"");
+	expect("a: &.x y\n", "error: not YAML");
+	expect("a: b\xe2\x81\xa6" "c\n", "invisible");
+	expect("a: b\xe3\x80\x82" "c\n", "invisible");
 	expect("a: 1\n---\nb: 2\n", "second document");
 	expect("", "the file is empty");
 	expect("a:\n\t- b\n", "error");
