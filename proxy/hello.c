@@ -16,8 +16,6 @@
 #define EXT_SUPPORTED_VERSIONS 43
 #define EXT_ECH 0xfe0d
 
-#define EXTENSIONS_MAX 128u
-
 void
 hello_reader_init(struct hello_reader *r)
 {
@@ -129,7 +127,7 @@ read_extension(uint16_t type, struct span body, struct hello *out,
 static enum reason
 read_extensions(struct span list, struct hello *out, struct ja4_parts *ja4)
 {
-	uint16_t seen[EXTENSIONS_MAX];
+	uint16_t seen[JA4_EXTENSIONS_MAX];
 	size_t n = 0;
 
 	while (list.len > 0) {
@@ -138,7 +136,7 @@ read_extensions(struct span list, struct hello *out, struct ja4_parts *ja4)
 		uint16_t type;
 
 		if (!span_u16(&list, &type) || !span_vec16(&list, &body) ||
-		    n == EXTENSIONS_MAX)
+		    n == JA4_EXTENSIONS_MAX)
 			return REASON_HELLO_MALFORMED;
 		for (size_t i = 0; i < n; i++)
 			if (seen[i] == type)
@@ -221,7 +219,7 @@ finish(struct hello_reader *r, struct span stream, struct hello *out,
 	if (r->message != want)
 		return bad(why, REASON_HELLO_MALFORMED);
 	memset(out, 0, sizeof(*out));
-	memset(&ja4, 0, sizeof(ja4));
+	ja4_clear(&ja4);
 	join(stream, message, want);
 	*why = read_message(span_of(message + MESSAGE_HEAD_BYTES, r->want),
 	    out, &ja4);

@@ -8,6 +8,15 @@
 #define EXT_SERVER_NAME 0
 #define EXT_ALPN 16
 
+void
+ja4_clear(struct ja4_parts *p)
+{
+	p->version = 0;
+	p->name = false;
+	p->alpn = span_of(NULL, 0);
+	p->n_ciphers = p->n_extensions = p->n_algorithms = 0;
+}
+
 bool
 ja4_is_grease(uint16_t v)
 {
@@ -95,8 +104,9 @@ digest12(const char *text, size_t len, char out[static 13])
 void
 ja4_write(struct ja4_parts *p, char out[static JA4_BYTES])
 {
-	static char text[JA4_LIST_MAX * 2 * 5 + 2];
-	uint16_t kept[JA4_LIST_MAX] = { 0 };
+	/* extensions, algorithms and what is between them; or the ciphers */
+	static char text[(JA4_EXTENSIONS_MAX + JA4_LIST_MAX) * 5 + 2];
+	uint16_t kept[JA4_EXTENSIONS_MAX] = { 0 };
 	char ciphers[13], extensions[13], alpn[3];
 	size_t n = 0, len;
 

@@ -2,7 +2,7 @@
 policy_TESTS := addr host names yaml charter rules decide shadow image policy span problem cidr
 ledger-client_TESTS := record emit count
 dns_TESTS := message pin cache resolve ask fold front front_tcp front_engine
-proxy_TESTS := limit hello flight http http_body http_write refuse
+proxy_TESTS := limit hello ja4 flight http http_body http_write refuse
 sidecar_TESTS := change config parent source ipc compile main sockets rules open_table
 REPLAY_TESTS := test_tls test_http test_life
 FAULT_TESTS := test_attack test_malloc
