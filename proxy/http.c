@@ -482,7 +482,9 @@ read_upgrade(struct http_request *rq)
 	if (lists(rq->fields, rq->n_fields, "Upgrade", "h2c") ||
 	    http_field_find(rq->fields, rq->n_fields, "HTTP2-Settings"))
 		return REASON_UPGRADE;
-	if (is(f->value, "websocket") && rq->method == HTTP_GET &&
+	/* HTTP/1.0 has no upgrade (RFC 9110 7.8) */
+	if (rq->minor == 1 && is(f->value, "websocket") &&
+	    rq->method == HTTP_GET &&
 	    lists(rq->fields, rq->n_fields, "Connection", "upgrade") &&
 	    count_fields(rq->fields, rq->n_fields, "Upgrade") == 1)
 		rq->upgrade = f->value;

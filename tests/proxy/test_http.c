@@ -450,6 +450,10 @@ W20_only_a_websocket_that_connection_names_is_an_upgrade(void **state)
 	assert_int_equal(request(GET "Upgrade: websocket\r\n\r\n"),
 	    REASON_NONE);
 	assert_int_equal(rq.upgrade.len, 0);
+	assert_int_equal(request("GET / HTTP/1.0\r\n" H
+	    "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"),
+	    REASON_NONE);
+	assert_int_equal(rq.upgrade.len, 0);
 	assert_int_equal(request(GET "Connection: upgrade\r\n"
 	    "Upgrade: TLS/1.3\r\n\r\n"), REASON_NONE);
 	assert_int_equal(rq.upgrade.len, 0);
