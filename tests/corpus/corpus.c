@@ -15,7 +15,7 @@
 #include "proxy/http.h"
 
 #define FILE_MAX_BYTES (1u << 20)
-#define SAID_BYTES 512u
+#define SAID_BYTES 8192u
 
 static uint8_t bytes[FILE_MAX_BYTES];
 
@@ -40,9 +40,10 @@ say_hello(enum parse got, const struct hello *h, enum reason why, char *out)
 
 	switch (got) {
 	case PARSE_DONE:
-		snprintf(out, SAID_BYTES, "hello sni=%s ech=%d ja4=%s",
+		snprintf(out, SAID_BYTES, "hello sni=%s ech=%d early=%d "
+		    "ja4=%s",
 		    span_print(span_of(h->name.name, h->name.len), sni,
-		    sizeof(sni)), h->ech, h->ja4);
+		    sizeof(sni)), h->ech, h->early_data, h->ja4);
 		break;
 	case PARSE_MORE:
 		snprintf(out, SAID_BYTES, "incomplete");
@@ -124,6 +125,19 @@ body_verdict(const struct http_request *rq, struct span rest)
 	return "accept";
 }
 
+/* What was decided on goes with the verdict: method, target, host, port. */
+static void
+say_place(const struct http_request *rq, const char *verdict, char *out)
+{
+	char host[ADDR_TEXT_BYTES], method[64], target[4096];
+
+	snprintf(out, SAID_BYTES, "%s\t%s\t%s\t%s\t%u", verdict,
+	    span_print(rq->method_text, method, sizeof(method)),
+	    rq->to.is_addr ? addr_text(&rq->to.addr, host) :
+	    rq->to.host.name, span_print(rq->target, target,
+	    sizeof(target)), rq->to.port);
+}
+
 static void
 say_request(struct span s, bool single, char *out)
 {
@@ -137,9 +151,8 @@ say_request(struct span s, bool single, char *out)
 		got = http_request_parse(span_of(s.data, n), &scanned, 80,
 		    &rq, &why);
 	if (got == PARSE_DONE)
-		snprintf(out, SAID_BYTES, "%s", body_verdict(&rq,
-		    span_of(s.data + rq.head_bytes, s.len -
-		    rq.head_bytes)));
+		say_place(&rq, body_verdict(&rq, span_of(s.data +
+		    rq.head_bytes, s.len - rq.head_bytes)), out);
 	else if (got == PARSE_MORE)
 		snprintf(out, SAID_BYTES, "incomplete");
 	else
