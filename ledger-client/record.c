@@ -220,24 +220,33 @@ put_key(struct line *l, const char *key)
 	l->comma = true;
 }
 
+static const char hex_digits[] = "0123456789abcdef";
+
 /* Everything that is not plain ASCII becomes \u00XX: a line is always ASCII
  * and cannot be forged by what it reports. */
 static void
 put_string(struct line *l, struct span s)
 {
-	char esc[8];
+	char *out;
 
-	put(l, "\"");
+	if (l->at + 6 * s.len + 2 >= RECORD_JSON_MAX_BYTES)
+		return;
+	out = l->out + l->at;
+	*out++ = '"';
 	for (size_t i = 0; i < s.len; i++) {
 		uint8_t c = s.data[i];
 
-		if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\')
-			snprintf(esc, sizeof(esc), "%c", c);
-		else
-			snprintf(esc, sizeof(esc), "\\u%04x", c);
-		put(l, esc);
+		if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\') {
+			*out++ = (char)c;
+			continue;
+		}
+		memcpy(out, "\\u00", 4);
+		out[4] = hex_digits[c >> 4];
+		out[5] = hex_digits[c & 15];
+		out += 6;
 	}
-	put(l, "\"");
+	*out++ = '"';
+	l->at = (size_t)(out - l->out);
 }
 
 static void
@@ -258,11 +267,14 @@ put_word(struct line *l, const char *key, const char *word)
 static void
 put_number(struct line *l, const char *key, uint64_t v)
 {
-	char text[24];
+	char text[24], *at = text + sizeof(text) - 1;
 
+	*at = '\0';
+	do
+		*--at = (char)('0' + v % 10);
+	while ((v /= 10) > 0);
 	put_key(l, key);
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)v);
-	put(l, text);
+	put(l, at);
 }
 
 static void
@@ -277,17 +289,25 @@ put_endpoint(struct line *l, const char *key, const struct endpoint *e)
 	put_word(l, key, endpoint_text(e, text));
 }
 
+/* The text of a second is kept: many records fall into one. */
 static void
 put_time(struct line *l, int64_t wall_us)
 {
+	static char text[48];
+	static size_t len;
+	static time_t kept = -1;
 	time_t s = (time_t)(wall_us / 1000000);
-	char day[32], text[48];
+	int64_t us = wall_us % 1000000;
 	struct tm tm;
 
-	gmtime_r(&s, &tm);
-	strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(text, sizeof(text), "%s.%06lldZ", day,
-	    (long long)(wall_us % 1000000));
+	if (s != kept) {
+		gmtime_r(&s, &tm);
+		len = strftime(text, 32, "%Y-%m-%dT%H:%M:%S.", &tm);
+		memcpy(text + len, "000000Z", 8);
+		kept = s;
+	}
+	for (size_t i = 6; i-- > 0; us /= 10)
+		text[len + i] = (char)('0' + us % 10);
 	put_word(l, "time", text);
 }
 
@@ -337,14 +357,16 @@ put_rule(struct line *l, const struct record *r)
 static void
 put_digest(struct line *l, const struct record *r)
 {
-	char hex[2 * POLICY_DIGEST_BYTES + 1];
+	char hex[2 * POLICY_DIGEST_BYTES];
 
 	if (r->generation == 0)
 		return;
 	put_number(l, "generation", r->generation);
-	for (unsigned i = 0; i < POLICY_DIGEST_BYTES; i++)
-		snprintf(hex + 2 * (size_t)i, 3, "%02x", r->digest[i]);
-	put_word(l, "digest", hex);
+	for (size_t i = 0; i < POLICY_DIGEST_BYTES; i++) {
+		hex[2 * i] = hex_digits[r->digest[i] >> 4];
+		hex[2 * i + 1] = hex_digits[r->digest[i] & 15];
+	}
+	put_text(l, "digest", span_of(hex, sizeof(hex)));
 }
 
 static bool

@@ -23,6 +23,8 @@ ja4_is_grease(uint16_t v)
 	return (v & 0x0f0f) == 0x0a0a && v >> 8 == (v & 0xff);
 }
 
+static const char hex[] = "0123456789abcdef";
+
 static const char *
 version_word(uint16_t v)
 {
@@ -49,7 +51,6 @@ is_alnum(uint8_t c)
 static void
 alpn_word(struct span alpn, char out[static 3])
 {
-	static const char hex[] = "0123456789abcdef";
 	uint8_t first, last;
 
 	memcpy(out, "00", 3);
@@ -81,24 +82,42 @@ write_list(const uint16_t *v, size_t n, char *out)
 	for (size_t i = 0; i < n; i++) {
 		if (i > 0)
 			out[at++] = ',';
-		snprintf(out + at, 5, "%04x", v[i]);
-		at += 4;
+		for (int shift = 12; shift >= 0; shift -= 4)
+			out[at++] = hex[v[i] >> shift & 15];
 	}
 	return at;
+}
+
+/* The algorithm is looked up and the context made once: either costs more
+ * than the digest of a hello. */
+static bool
+sha256(const char *text, size_t len, uint8_t out[static EVP_MAX_MD_SIZE])
+{
+	static EVP_MD *md;
+	static EVP_MD_CTX *ctx;
+
+	if (md == NULL)
+		md = EVP_MD_fetch(NULL, "SHA256", NULL);
+	if (ctx == NULL)
+		ctx = EVP_MD_CTX_new();
+	return md != NULL && ctx != NULL &&
+	    EVP_DigestInit_ex2(ctx, md, NULL) == 1 &&
+	    EVP_DigestUpdate(ctx, text, len) == 1 &&
+	    EVP_DigestFinal_ex(ctx, out, NULL) == 1;
 }
 
 static void
 digest12(const char *text, size_t len, char out[static 13])
 {
 	uint8_t d[EVP_MAX_MD_SIZE];
-	unsigned n = 0;
 
 	memcpy(out, "000000000000", 13);
-	if (len == 0 ||
-	    EVP_Digest(text, len, d, &n, EVP_sha256(), NULL) != 1)
+	if (len == 0 || !sha256(text, len, d))
 		return;
-	for (size_t i = 0; i < 6; i++)
-		snprintf(out + 2 * i, 3, "%02x", d[i]);
+	for (size_t i = 0; i < 6; i++) {
+		out[2 * i] = hex[d[i] >> 4];
+		out[2 * i + 1] = hex[d[i] & 15];
+	}
 }
 
 void

@@ -281,10 +281,26 @@ confine(struct role *r, int dir)
 
 /* ---- serving ---- */
 
+/* A change list joins the changes of one turn into one call a descriptor; no
+ * descriptor is watched twice, which is what it would not bear. */
+static struct event_base *
+new_base(void)
+{
+	struct event_config *cfg = event_config_new();
+	struct event_base *base = NULL;
+
+	if (cfg != NULL && event_config_set_flag(cfg,
+	    EVENT_BASE_FLAG_EPOLL_USE_CHANGELIST) == 0)
+		base = event_base_new_with_config(cfg);
+	if (cfg != NULL)
+		event_config_free(cfg);
+	return base;
+}
+
 static int
 make_base(struct role *r)
 {
-	r->base = event_base_new();
+	r->base = new_base();
 	if (r->base == NULL)
 		return -ENOMEM;
 	r->from_parent = event_new(r->base, r->parent, EV_READ | EV_PERSIST,
