@@ -14,6 +14,7 @@
 
 #define REFUSING_MAX 256u	/* clients above a limit that are told so at
 				 * the same time; further ones are reset */
+#define INTERFACE_KEPT_MS 100
 
 static void conn_arm(struct conn *c);
 static void conn_free(struct conn *c);
@@ -94,6 +95,7 @@ conn_enter(struct conn *c, enum conn_state state)
 		    l->keepalive_ms : l->hello_ms);
 		break;
 	case CONN_RESOLVE:
+		c->client.readable = false;	/* an event tells of more */
 		c->deadline_ms = now + l->resolve_ms;
 		break;
 	case CONN_DIAL:
@@ -293,14 +295,19 @@ out_wants(const struct side *s)
 static void
 conn_arm(struct conn *c)
 {
-	short client = 0, up = 0;
+	short client = 0, up = 0, quiet = 0;
 
+	/* A client mostly says nothing until it has an answer: it stays armed
+	 * meanwhile, unless it does. */
+	if (!c->client.readable && !c->client.eof)
+		quiet = c->client.armed & EV_READ;
 	switch ((enum conn_state)c->state) {
 	case CONN_NAME:
 		client = (short)(out_wants(&c->client) |
 		    (c->client.eof ? 0 : EV_READ));
 		break;
 	case CONN_DIAL:
+		client = quiet;
 		dial_arm(c);
 		break;
 	case CONN_RELAY:
@@ -315,8 +322,10 @@ conn_arm(struct conn *c)
 		if (client == 0 && !c->client.eof && c->told)
 			client = EV_READ;
 		break;
-	case CONN_DECIDE:
 	case CONN_RESOLVE:
+		client = quiet;
+		break;
+	case CONN_DECIDE:
 	case CONN_STATES:
 		break;
 	}
@@ -337,9 +346,9 @@ conn_arm(struct conn *c)
 
 /* ---- birth and death ---- */
 
-/* The interface that the first segment came in on; 0: not known.  For IPv6
- * the option is set on the connection only: a listener that has it keeps the
- * SYN of each connection in memory. */
+/* The interface that the first segment came in on; 0: not known.  For IPv4
+ * the listener has the option already.  For IPv6 it is set on the connection
+ * only: a listener that has it keeps the SYN of each connection in memory. */
 static int
 ifindex_of(int fd, bool v6)
 {
@@ -350,9 +359,8 @@ ifindex_of(int fd, bool v6)
 	struct in6_pktinfo v6_info;
 	const int one = 1;
 
-	if (setsockopt(fd, v6 ? SOL_IPV6 : SOL_IP,
-	    v6 ? IPV6_RECVPKTINFO : IP_PKTINFO, &one, sizeof(one)) < 0 ||
-	    getsockopt(fd, v6 ? SOL_IPV6 : SOL_IP, v6 ? IPV6_2292PKTOPTIONS :
+	if ((v6 && setsockopt(fd, SOL_IPV6, IPV6_RECVPKTINFO, &one,
+	    sizeof(one)) < 0) || getsockopt(fd, v6 ? SOL_IPV6 : SOL_IP, v6 ? IPV6_2292PKTOPTIONS :
 	    IP_PKTOPTIONS, ctl, &len) < 0)
 		return 0;
 	m.msg_controllen = len;
@@ -371,17 +379,27 @@ ifindex_of(int fd, bool v6)
 	return 0;
 }
 
+/* The last name is kept for a moment: most clients come in on one
+ * interface, and one can be renamed. */
 static const char *
 interface_of(const struct conn *c, char name[static IF_NAMESIZE])
 {
+	static struct ifreq known;
+	static int64_t until;
 	struct ifreq ifr = { 0 };
+	int64_t now = conn_now_ms();
 
 	ifr.ifr_ifindex = ifindex_of(c->client.fd,
 	    !addr_is_v4(&c->peer.addr));
-	if (ifr.ifr_ifindex == 0 ||
-	    ioctl(c->client.fd, SIOCGIFNAME, &ifr) < 0)
+	if (ifr.ifr_ifindex == 0)
 		return "";
-	memcpy(name, ifr.ifr_name, IF_NAMESIZE);
+	if (ifr.ifr_ifindex != known.ifr_ifindex || now >= until) {
+		if (ioctl(c->client.fd, SIOCGIFNAME, &ifr) < 0)
+			return "";
+		known = ifr;
+		until = now + INTERFACE_KEPT_MS;
+	}
+	memcpy(name, known.ifr_name, IF_NAMESIZE);
 	name[IF_NAMESIZE - 1] = '\0';
 	return name;
 }
@@ -516,6 +534,7 @@ conn_close_up(struct conn *c)
 	s->fd = -1;
 	buf_free(&s->out);
 	s->readable = s->eof = s->reset = s->shut = s->bulk = false;
+	c->probed = false;
 	if (c->up_alive)
 		count_add(c->proxy->parts.counts, COUNT_UPSTREAM_OPEN, -1);
 	c->up_alive = false;

@@ -76,7 +76,7 @@ struct dial_try {
 	int fd;
 	struct endpoint to;
 	struct conn *conn;
-	bool ready;
+	bool ready, doubtful;
 };
 
 /* What is needed until the relay runs, and then given back. */
@@ -135,6 +135,7 @@ struct conn {
 	bool inside;			/* in a CONNECT tunnel */
 	bool up_alive;			/* upstream counted */
 	bool told;			/* the answer is in client.out */
+	bool probed;			/* upstream has keep-alive */
 };
 
 LIST_HEAD(conn_list, conn);

@@ -7,8 +7,6 @@
 #include "proxy/conn.h"
 #include "proxy/forward.h"
 
-#define KEEPALIVE_IDLE_S 60
-
 static void
 on_answer(void *arg, const struct ask_answer *a)
 {
@@ -153,8 +151,9 @@ on_try(evutil_socket_t fd, short what, void *arg)
 	struct dial_try *t = arg;
 
 	(void)fd;
-	(void)what;
 	t->ready = true;
+	/* An error makes it readable too; only then is it asked for. */
+	t->doubtful = (what & EV_READ) != 0;
 	conn_run(t->conn);
 }
 
@@ -169,7 +168,7 @@ try_drop(struct opening *o, unsigned i, bool keep_fd)
 		close(t->fd);
 	/* Events stay where they are in memory while they are armed. */
 	t->fd = -1;
-	t->ready = false;
+	t->ready = t->doubtful = false;
 	memset(&t->ev, 0, sizeof(t->ev));
 }
 
@@ -190,7 +189,7 @@ dial_cancel(struct conn *c)
 static int
 dial_socket(const struct endpoint *to)
 {
-	int one = 1, idle = KEEPALIVE_IDLE_S, e;
+	int one = 1, e;
 	struct sockaddr_storage ss;
 	socklen_t len = endpoint_to_sockaddr(to, &ss);
 	int fd = socket(ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK |
@@ -199,8 +198,6 @@ dial_socket(const struct endpoint *to)
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
 	if (connect(fd, (struct sockaddr *)&ss, len) < 0 &&
 	    errno != EINPROGRESS) {
 		e = errno;
@@ -256,8 +253,8 @@ dial_arm(struct conn *c)
 
 		if (t->fd < 0 || event_initialized(&t->ev))
 			continue;
-		event_assign(&t->ev, c->proxy->parts.base, t->fd, EV_WRITE,
-		    on_try, t);
+		event_assign(&t->ev, c->proxy->parts.base, t->fd,
+		    EV_READ | EV_WRITE, on_try, t);
 		event_add(&t->ev, NULL);
 	}
 }
@@ -279,8 +276,8 @@ look_at_tries(struct conn *c, unsigned *under_way)
 			(*under_way)++;
 			continue;
 		}
-		if (getsockopt(o->tries[i].fd, SOL_SOCKET, SO_ERROR, &e,
-		    &len) < 0)
+		if (o->tries[i].doubtful && getsockopt(o->tries[i].fd,
+		    SOL_SOCKET, SO_ERROR, &e, &len) < 0)
 			e = errno;
 		if (e == 0)
 			return (int)i;

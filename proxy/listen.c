@@ -188,6 +188,11 @@ on_accept(evutil_socket_t lfd, short what, void *arg)
 int
 listen_start(struct listener *l)
 {
+	const int one = 1;
+
+	/* Inherited; without it a client's interface is not known, and what
+	 * needs that is refused. */
+	setsockopt(l->is.fd, SOL_IP, IP_PKTINFO, &one, sizeof(one));
 	l->ev = event_new(l->proxy->parts.base, l->is.fd,
 	    EV_READ | EV_PERSIST, on_accept, l);
 	if (l->ev == NULL || event_add(l->ev, NULL) < 0)

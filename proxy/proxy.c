@@ -3,16 +3,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "proxy/conn.h"
 #include "proxy/forward.h"
 
 #define SWEEP_MAX_MS 10000u
+#define KEEPALIVE_IDLE_S 60
 #define PIPE_SOFT_DEFAULT_PAGES 16384u
 
 const struct proxy_limits proxy_limits_default = {
@@ -79,6 +82,20 @@ on_grace(evutil_socket_t fd, short what, void *arg)
 }
 
 /* Whose time is over among those without a timer. */
+/* An upstream that has been there for a sweep is watched for having gone
+ * without a word; most are closed sooner. */
+static void
+probe_up(struct conn *c)
+{
+	const int one = 1, idle = KEEPALIVE_IDLE_S;
+
+	if (c->probed || !c->up_alive)
+		return;
+	c->probed = true;
+	setsockopt(c->up.fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	setsockopt(c->up.fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+}
+
 static void
 on_sweep(evutil_socket_t fd, short what, void *arg)
 {
@@ -90,6 +107,7 @@ on_sweep(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	for (; c != NULL; c = next) {
 		next = LIST_NEXT(c, link);
+		probe_up(c);
 		if (c->timer_ms == 0 && c->deadline_ms != 0 &&
 		    c->deadline_ms <= now)
 			conn_run(c);

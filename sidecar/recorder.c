@@ -19,13 +19,14 @@
 #define BATCH_BYTES 262144u	/* lines gathered before one write */
 #define RECORDS_PER_WAKE 2048u	/* then the loop turns, and beats */
 #define RETRY_MS 1000
+#define REST_MS 5	/* between two wakes: many records, one write */
 
 struct recorder {
 	struct role *role;
 	struct emit_reader *rings[COLUMNS];
 	struct open_table *open[COLUMNS];	/* decisions without an end */
 	struct emit_state *state;
-	struct event *wake, *beat;
+	struct event *wake, *rest, *beat;
 	int wake_fd, dir, out;
 	uint64_t seq, written, synced;
 	bool ended[COLUMNS];	/* its producer died; ends are to be written */
@@ -185,13 +186,27 @@ drain_all(struct recorder *v)
 	return more;
 }
 
+/* Listen again; what was put meanwhile has left its mark in the eventfd. */
+static void
+on_rest(evutil_socket_t fd, short what, void *arg)
+{
+	struct recorder *v = arg;
+
+	(void)fd;
+	(void)what;
+	event_add(v->wake, NULL);
+}
+
 static void
 on_wake(evutil_socket_t fd, short what, void *arg)
 {
 	struct recorder *v = arg;
+	struct timeval rest = { .tv_usec = REST_MS * 1000 };
 	uint64_t n;
 
 	(void)what;
+	if (event_add(v->rest, &rest) == 0)
+		event_del(v->wake);
 	if (read(fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
 		return;
 	/* while writing fails, rings fill and producers deny */
@@ -309,8 +324,9 @@ make_events(struct role *r, struct recorder *v)
 
 	v->wake = event_new(r->base, v->wake_fd, EV_READ | EV_PERSIST,
 	    on_wake, v);
+	v->rest = evtimer_new(r->base, on_rest, v);
 	v->beat = event_new(r->base, -1, EV_PERSIST, on_beat, v);
-	if (v->wake == NULL || v->beat == NULL ||
+	if (v->wake == NULL || v->rest == NULL || v->beat == NULL ||
 	    event_add(v->wake, NULL) < 0 || event_add(v->beat, &beat) < 0)
 		return -ENOMEM;
 	emit_state_beat(v->state, v->ok, 0, 0);
