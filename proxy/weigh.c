@@ -145,9 +145,13 @@ weigh(struct conn *c)
 	case SHOWN_BYTES:
 		if (original_of(c) == NULL)
 			return denied(d, REASON_NOT_TLS);
-		d = weigh_nameless(c, &c->original, true);
+		/* Names that share the address must not open it: junk in
+		 * front of a request would carry any Host past its
+		 * judgement.  protocol: tcp was judged before a look. */
+		d = weigh_nameless(c, &c->original, false);
 		if (d.verdict == VERDICT_DENY &&
-		    d.reason == REASON_NAMELESS)
+		    (d.reason == REASON_NAMELESS ||
+		    d.reason == REASON_NO_RULE))
 			d.reason = REASON_NOT_TLS;
 		return d;
 	case SHOWN_REQUEST:
