@@ -78,6 +78,8 @@ failed(struct recorder *v, int err)
 		    "is allowed until they can error=%s", strerror(err));
 	count_add(v->role->counts, COUNT_RECORD_ERRORS, 1);
 	v->ok = false;
+	/* at once: until the next beat more would be allowed */
+	emit_state_beat(v->state, false, v->written, v->synced);
 }
 
 /* All that was read is in the file: only now the rings may forget it. */
