@@ -14,7 +14,7 @@
 static const int common_calls[] = {
 	SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(madvise), SCMP_SYS(mremap),
 	SCMP_SYS(read), SCMP_SYS(readv), SCMP_SYS(write), SCMP_SYS(writev),
-	SCMP_SYS(close), SCMP_SYS(fstat), SCMP_SYS(lseek), SCMP_SYS(fcntl),
+	SCMP_SYS(close), SCMP_SYS(fstat), SCMP_SYS(lseek),
 	SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_wait),
 	SCMP_SYS(epoll_pwait), SCMP_SYS(poll), SCMP_SYS(ppoll),
 	SCMP_SYS(eventfd2), SCMP_SYS(timerfd_create),
@@ -127,6 +127,26 @@ add_memory(scmp_filter_ctx ctx)
 	if (rc == 0)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect),
 		    1, no_exec);
+	return rc;
+}
+
+/* Not F_SETOWN and F_SETSIG: they send any signal to any process of the same
+ * uid, as kill(2) would. */
+static int
+add_fcntl(scmp_filter_ctx ctx)
+{
+	static const int asks[] = {
+		F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL,
+		F_GETLK, F_SETLK, F_SETLKW, F_SETPIPE_SZ, F_GETPIPE_SZ,
+		F_ADD_SEALS, F_GET_SEALS,
+	};
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]) && rc == 0;
+	    i++)
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl),
+		    1, SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff,
+		    (scmp_datum_t)asks[i]));
 	return rc;
 }
 
@@ -260,6 +280,8 @@ seccomp_apply(enum role_kind k)
 		rc = add_memory(ctx);
 	if (rc == 0)
 		rc = add_fstat(ctx);
+	if (rc == 0)
+		rc = add_fcntl(ctx);
 	if (rc == 0)
 		rc = add_role(ctx, k);
 	if (rc == 0)

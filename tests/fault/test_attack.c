@@ -67,6 +67,17 @@ send_signal(pid_t victim)
 	return kill(victim, SIGCONT) == 0;
 }
 
+/* fcntl(2) has the kernel send any signal when the descriptor is ready. */
+static bool
+send_by_owner(pid_t victim)
+{
+	int pair[2];
+
+	return pipe2(pair, O_CLOEXEC) == 0 &&
+	    fcntl(pair[0], F_SETOWN, victim) == 0 &&
+	    fcntl(pair[0], F_SETFL, O_ASYNC | O_NONBLOCK) == 0;
+}
+
 static bool
 read_memory(pid_t victim)
 {
@@ -148,6 +159,7 @@ static const struct attack attacks[] = {
 	{ "create a file", create_file },
 	{ "ptrace another role", trace },
 	{ "signal another role", send_signal },
+	{ "signal another role as an owner", send_by_owner },
 	{ "read another role's memory", read_memory },
 	{ "open another role's memory", open_memory },
 	{ "connect to a unix path", connect_path },
