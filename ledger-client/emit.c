@@ -275,11 +275,17 @@ emit_decision(struct emit *e, const struct record *r, size_t end_bytes)
 }
 
 void
-emit_end(struct emit *e, const struct record *r, size_t end_bytes)
+emit_release(struct emit *e, size_t end_bytes)
 {
-	uint64_t end = entry_bytes(end_bytes);
+	uint64_t end = end_bytes > 0 ? entry_bytes(end_bytes) : 0;
 
 	e->reserved -= end < e->reserved ? end : e->reserved;
+}
+
+void
+emit_end(struct emit *e, const struct record *r, size_t end_bytes)
+{
+	emit_release(e, end_bytes);
 	if (!fits(e, entry_bytes(record_size(r)))) {
 		e->lost++;
 		return;

@@ -38,6 +38,9 @@ bool emit_ready(const struct emit *e);
 MUST_USE int emit_decision(struct emit *e, const struct record *r,
     size_t end_bytes);
 
+/* Give back the room kept for an end that will not come. */
+void emit_release(struct emit *e, size_t end_bytes);
+
 /* Hand over an end into the room kept for it. */
 void emit_end(struct emit *e, const struct record *r, size_t end_bytes);
 

@@ -79,6 +79,31 @@ count(const struct conn *c, const struct decision *d, enum reason why)
 		count_add(n, COUNT_REPORTED, 1);
 }
 
+/* A later request or CONNECT on the connection was allowed: from here on the
+ * end tells of that, and a new policy judges that. */
+static int
+account_next(struct conn *c, const struct record *r)
+{
+	struct emit *emit = c->proxy->parts.emit;
+	size_t n = record_size(r);
+	struct record *end = malloc(n);
+	int e;
+
+	if (end == NULL)
+		return -ENOMEM;
+	e = emit_decision(emit, r, n);
+	if (e < 0) {
+		free(end);
+		return e;
+	}
+	memcpy(end, r, n);
+	emit_release(emit, c->end_bytes);
+	free(c->end);
+	c->end = end;
+	c->end_bytes = n;
+	return 0;
+}
+
 /*
  * The record of a decision, handed over before anything follows from it.
  * Room for the end record is kept with the first of a connection.  0, or a
@@ -98,7 +123,11 @@ account_decision(struct conn *c, const struct decision *d, enum reason why)
 		keep_end(c, &r);
 	if (c->end == NULL)
 		return -ENOMEM;
-	e = emit_decision(p->parts.emit, &r, first ? c->end_bytes : 0);
+	if (!first && d->verdict == VERDICT_ALLOW)
+		e = account_next(c, &r);
+	else
+		e = emit_decision(p->parts.emit, &r, first ? c->end_bytes :
+		    0);
 	if (e < 0 && first) {
 		c->end_bytes = 0;
 		if (d->verdict == VERDICT_ALLOW) {
