@@ -249,20 +249,33 @@ find_cell_again(struct conn *c)
 	return c->cell != CELL_NONE || c->via == VIA_HTTP;
 }
 
+/* The HTTP request under way: its name, and where it went. */
+static bool
+request_allowed(struct conn *c)
+{
+	struct decide_at at = conn_at(c);
+	struct decision d = weigh(c);
+
+	return d.verdict == VERDICT_ALLOW && decide_addr(&at, &d,
+	    &c->end->dialled).verdict == VERDICT_ALLOW;
+}
+
 /* What was allowed before: is it still? */
 static bool
 allowed_again(struct conn *c)
 {
-	if (c->end == NULL) {
-		if (c->state != CONN_RESOLVE)
-			return true;
+	/* Judged by the old policy, its addresses not yet: also the second
+	 * request of a kept connection. */
+	if (c->state == CONN_RESOLVE) {
 		c->open->decision = weigh(c);
 		return c->open->decision.verdict == VERDICT_ALLOW;
 	}
+	if (c->end == NULL)
+		return true;
 	/* The request under way; a later one is judged anyway. */
 	if (c->forward != NULL)
 		return (c->state != CONN_RELAY && c->state != CONN_DIAL) ||
-		    weigh(c).verdict == VERDICT_ALLOW;
+		    request_allowed(c);
 	return (c->state == CONN_NAME && !c->inside) ||
 	    still_allowed(c, c->end);
 }
