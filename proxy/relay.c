@@ -212,9 +212,10 @@ idle(struct conn *c)
 static enum step
 relay_over(struct conn *c)
 {
-	if (c->up.reset && c->up.eof)
+	/* What it sent before may still wait in our buffer or pipe. */
+	if (c->up.reset && c->up.eof && c->client.piped == 0)
 		return conn_cut(c, HOW_RESET_UPSTREAM, REASON_NONE);
-	if (c->client.reset && c->client.eof)
+	if (c->client.reset && c->client.eof && c->up.piped == 0)
 		return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
 	if (c->client.shut && c->up.shut)
 		return conn_cut(c, HOW_FIN, REASON_NONE);
