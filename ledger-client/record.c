@@ -277,16 +277,30 @@ put_number(struct line *l, const char *key, uint64_t v)
 	put(l, at);
 }
 
+static bool
+has_address(const struct endpoint *e)
+{
+	static const struct addr none;
+
+	return !addr_eq(&e->addr, &none);
+}
+
 static void
 put_endpoint(struct line *l, const char *key, const struct endpoint *e)
 {
-	static const struct addr none;
 	char text[ADDR_TEXT_BYTES];
 
-	/* a request for a name has a port before it has an address */
-	if (addr_eq(&e->addr, &none))
-		return;
-	put_word(l, key, endpoint_text(e, text));
+	if (has_address(e))
+		put_word(l, key, endpoint_text(e, text));
+}
+
+/* A request for a name has a port before it has an address. */
+static void
+put_port(struct line *l, const struct record *r)
+{
+	if (r->dialled.port != 0 && !has_address(&r->dialled) &&
+	    !has_address(&r->original))
+		put_number(l, "port", r->dialled.port);
 }
 
 /* The text of a second is kept: many records fall into one. */
@@ -427,6 +441,7 @@ record_json(const struct record *r, uint64_t seq, const char *instance,
 		put_number(&l, "qtype", r->qtype);
 	put_endpoint(&l, "original", &r->original);
 	put_endpoint(&l, "dialled", &r->dialled);
+	put_port(&l, r);
 	put_verdict(&l, r);
 	if (r->reason != REASON_NONE)
 		put_word(&l, "reason", reason_word((enum reason)r->reason));

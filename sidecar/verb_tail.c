@@ -87,6 +87,21 @@ print_plain(const char *s)
 		putchar(*s >= 0x20 && *s < 0x7f ? *s : '.');
 }
 
+/* The address, or the port where there is none. */
+static void
+print_where(const json_t *o)
+{
+	const json_int_t port = json_integer_value(json_object_get(o, "port"));
+	const char *at = text(o, "dialled");
+
+	if (strcmp(at, "-") == 0)
+		at = text(o, "original");
+	if (strcmp(at, "-") == 0 && port != 0)
+		printf(" :%lld", (long long)port);
+	else
+		printf(" %s", at);
+}
+
 static void
 print_line(const json_t *o)
 {
@@ -95,8 +110,8 @@ print_line(const json_t *o)
 	printf("%.19s %-8s %-5s %-16s ", text(o, "time"), text(o, "kind"),
 	    text(o, "verdict"), text(o, "reason"));
 	print_plain(name);
-	printf(" %s cell=", text(o, strcmp(text(o, "dialled"), "-") != 0 ?
-	    "dialled" : "original"));
+	print_where(o);
+	printf(" cell=");
 	print_plain(text(o, "cell"));
 	printf(" rule=");
 	print_plain(text(o, "rule"));

@@ -82,6 +82,26 @@ a_decision_explains_itself_in_one_line(void **state)
 }
 
 static void
+a_refused_name_keeps_the_port_that_was_asked_for(void **state)
+{
+	json_t *j;
+
+	(void)state;
+	record_init(&r, RECORD_DECISION);
+	r.via = VIA_CONNECT;
+	r.dialled.port = 8443;
+	record_set(&r, TEXT_NAME, span_str("evil.example"));
+	j = json_of(&r);
+	assert_int_equal(json_integer_value(json_object_get(j, "port")), 8443);
+	json_decref(j);
+	assert_true(addr_parse(&r.dialled.addr, span_str("192.0.2.1")));
+	j = json_of(&r);
+	assert_word(j, "dialled", "192.0.2.1:8443");
+	assert_null(json_object_get(j, "port"));
+	json_decref(j);
+}
+
+static void
 an_end_says_how_and_how_much(void **state)
 {
 	json_t *j;
@@ -284,6 +304,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_decision_explains_itself_in_one_line),
+		cmocka_unit_test(a_refused_name_keeps_the_port_that_was_asked_for),
 		cmocka_unit_test(an_end_says_how_and_how_much),
 		cmocka_unit_test(
 		    W27_a_line_cannot_be_forged_by_what_it_reports),
