@@ -194,6 +194,8 @@ settings_fixed_difference(const struct settings *a, const struct settings *b)
 		{ "interfaces", SAME(interfaces) },
 		{ "inbound", SAME(inbound) },
 		{ "ipv6", a->ipv6_drop == b->ipv6_drop },
+		/* kept among the limits, but a key of its own */
+		{ "reload_grace", SAME(limits.reload_grace_ms) },
 		{ "limits", SAME(limits) },
 		{ "engines", SAME(engines) },
 		{ "ledger.ring_bytes", SAME(ring_bytes) },
