@@ -583,7 +583,7 @@ flow_nameless(const struct ask *q, const struct endpoint *to,
 			    "shown, and stands before the address rule");
 			return deny(REASON_RULE_DENY, denied);
 		}
-		say_rule(q, f.allow, "is the first that matches and decides");
+		say_rule(q, f.allow, "is the first that allows");
 		d = by_rule(q, f.allow);
 		d.allow_private = false;
 		d.original_only = true;

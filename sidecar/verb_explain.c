@@ -123,10 +123,11 @@ cell_pick(const struct policy *p, const char *id)
 		cell = policy_cell_by_id(p, span_str(id));
 	else if (policy_cells(p) != 1)
 		cell = CELL_NONE;
-	if (cell == CELL_NONE)
-		fprintf(stderr, "penstock explain: %s\n", id != NULL ?
-		    "there is no such cell" :
-		    "there are several cells; name one with --cell");
+	if (cell == CELL_NONE && id != NULL)
+		fprintf(stderr, "penstock explain: there is no cell %s\n", id);
+	else if (cell == CELL_NONE)
+		fprintf(stderr, "penstock explain: there are several cells; "
+		    "name one with --cell\n");
 	return cell;
 }
 
