@@ -13,6 +13,7 @@ done
 for x in images/example/*; do
 	install -D -m 0644 "$x" "$root/share/doc/penstock/example/${x##*/}"
 done
+install -D -m 0644 LICENSE "$root/share/doc/penstock/LICENSE"
 sed "s|@bindir@|$PREFIX/bin|" images/penstock.service.in > "$B/penstock.service"
 install -D -m 0644 "$B/penstock.service" \
 	"$root/lib/systemd/system/penstock.service"
