@@ -192,6 +192,9 @@ enum step conn_refuse(struct conn *c, enum reason why);
 enum step conn_cut(struct conn *c, enum record_how how, enum reason why);
 /* After a new policy: cut it when that forbids it. */
 void conn_judge_again(struct conn *c);
+/* The same without cutting what is open: what it asks next is judged for its
+ * cell in the new policy. */
+void conn_renumber(struct conn *c);
 /* Run it again at this time (monotonic ms) or before. */
 void conn_timer(struct conn *c, int64_t at);
 void conn_close_up(struct conn *c);

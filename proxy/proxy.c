@@ -279,10 +279,16 @@ proxy_set_policy(struct proxy *p, const struct policy *policy)
 	struct timeval tv = { ms / 1000, (suseconds_t)(ms % 1000) * 1000 };
 
 	p->policy = policy;
-	if (policy != NULL && !first && ms > 0)
-		event_add(p->grace, &tv);
-	else
+	if (policy == NULL || first || ms == 0) {
 		judge_all(p);
+		return;
+	}
+	/* The grace is for what is open; numbers are of one policy. */
+	for (struct conn *c = LIST_FIRST(&p->open), *next; c; c = next) {
+		next = LIST_NEXT(c, link);
+		conn_renumber(c);
+	}
+	event_add(p->grace, &tv);
 }
 
 void

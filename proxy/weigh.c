@@ -281,6 +281,21 @@ allowed_again(struct conn *c)
 }
 
 void
+conn_renumber(struct conn *c)
+{
+	if (c->state == CONN_END || !c->looked)
+		return;
+	if (c->state == CONN_RESOLVE) {
+		conn_judge_again(c);
+		return;
+	}
+	/* Without a cell whatever it asks next is refused. */
+	(void)find_cell_again(c);
+	if (c->open != NULL)
+		c->open->decision.rule = RULE_NONE;
+}
+
+void
 conn_judge_again(struct conn *c)
 {
 	bool ok;

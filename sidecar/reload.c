@@ -2,6 +2,7 @@
 #include "sidecar/parent_part.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -129,10 +130,13 @@ static int
 open_image(int fd, struct policy **policy, void **image, size_t *bytes,
     struct settings *s)
 {
+	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 	struct stat st;
 	int rc;
 
-	if (fstat(fd, &st) != 0 || st.st_size == 0)
+	/* What is checked here must stay so in every role. */
+	if (fstat(fd, &st) != 0 || st.st_size == 0 ||
+	    (fcntl(fd, F_GET_SEALS) & seals) != seals)
 		return -EBADMSG;
 	*bytes = (size_t)st.st_size;
 	*image = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, fd, 0);
