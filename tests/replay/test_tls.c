@@ -100,6 +100,27 @@ W19_a_hello_in_single_bytes_is_judged_as_a_whole(void **state)
 	close(server);
 }
 
+/* The address is pinned for an allowed name; that opens it for TLS and HTTP
+ * with the name, not for any bytes. */
+static void
+B008_B022_bytes_of_no_protocol_do_not_pass_by_a_rule_for_a_name(void **state)
+{
+	static const uint8_t junk[] = { 0, 1, 2, 3, 'x', 'y', 'z', '\n' };
+	const struct record *r;
+	char out[16];
+	bool reset;
+	int fd = stage_connect(WANTED, 443);
+
+	(void)state;
+	stage_send(fd, junk, sizeof(junk));
+	assert_int_equal(stage_accept(origin), -1);
+	assert_int_equal(stage_read_all(fd, out, sizeof(out), &reset), 0);
+	r = stage_record(RECORD_DECISION);
+	assert_int_equal(r->verdict, VERDICT_DENY);
+	assert_int_equal(r->reason, REASON_NOT_TLS);
+	close(fd);
+}
+
 static void
 refused_with_alert(const char *name, enum reason why)
 {
@@ -429,6 +450,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		T(B013_an_allowed_name_reaches_its_own_address),
 		T(W19_a_hello_in_single_bytes_is_judged_as_a_whole),
+		T(B008_B022_bytes_of_no_protocol_do_not_pass_by_a_rule_for_a_name),
 		T(N04_a_denial_is_readable_while_the_client_sends),
 		T(B026_each_half_ends_on_its_own),
 		T(B029_a_reset_stays_a_reset_and_loses_nothing),
