@@ -151,7 +151,8 @@ weigh(struct conn *c)
 		d = weigh_nameless(c, &c->original, false);
 		if (d.verdict == VERDICT_DENY &&
 		    (d.reason == REASON_NAMELESS ||
-		    d.reason == REASON_NO_RULE))
+		    d.reason == REASON_NO_RULE ||
+		    d.reason == REASON_NOT_PINNED))
 			d.reason = REASON_NOT_TLS;
 		return d;
 	case SHOWN_REQUEST:
