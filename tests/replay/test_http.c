@@ -514,6 +514,47 @@ B037_the_next_address_is_tried_at_once(void **state)
 }
 
 static void
+a_tunnel_on_a_kept_connection_is_cut_by_its_own_name(void **state)
+{
+	int fd = stage_connect(WANTED, 3128), server;
+	const struct record *r;
+	uint8_t hello[1024];
+	bool reset = false;
+	size_t n;
+
+	(void)state;
+	say(fd, "GET http://allowed.test/ HTTP/1.1\r\n"
+	    "Host: allowed.test\r\n\r\n");
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	stage_read_head(server, got, sizeof(got));
+	say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	say(fd, "CONNECT second.test:443 HTTP/1.1\r\n"
+	    "Host: second.test:443\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	assert_memory_equal(got, "HTTP/1.1 200", 12);
+	close(server);
+	server = stage_accept(tls);
+	assert_true(server >= 0);
+	n = stage_hello("second.test", hello, sizeof(hello));
+	stage_send(fd, hello, n);
+	stage_expect(server, hello, n);
+	/* The first name stays allowed, the tunnel's does not. */
+	stage_policy("version: 1\nnetwork:\n  resolvers: [198.18.0.53]\n"
+	    "  lab: [203.0.113.0/24]\n  rule:\n"
+	    "    - {verdict: allow, hostname: allowed.test}\n");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_true(reset);
+	r = stage_record(RECORD_END);
+	assert_int_equal(r->reason, REASON_POLICY_CHANGED);
+	assert_true(span_eq(record_get(r, TEXT_NAME),
+	    span_str("second.test")));
+	close(fd);
+	close(server);
+}
+
+static void
 B013_large_bodies_are_byte_exact_both_ways(void **state)
 {
 	static char big[4 << 20];
@@ -638,6 +679,7 @@ main(void)
 		T(a_websocket_becomes_a_relay),
 		T(N11_a_stale_kept_connection_is_tried_once_more),
 		T(B016_a_target_that_is_not_the_destination_is_refused),
+		T(a_tunnel_on_a_kept_connection_is_cut_by_its_own_name),
 		T(B013_large_bodies_are_byte_exact_both_ways),
 		T(N07_a_truncated_body_is_no_clean_end),
 		T(B037_a_black_hole_holds_nobody_up),
