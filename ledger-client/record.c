@@ -182,7 +182,8 @@ record_check(const struct record *r, size_t len)
 	if (len < offsetof(struct record, text) ||
 	    r->text_len > RECORD_TEXT_BYTES || len < record_size(r))
 		return false;
-	if (r->wall_us < 0 || r->mono_us < 0 || r->kind == RECORD_NONE || r->kind > LAST(kind_words) ||
+	if (r->wall_us < 0 || r->mono_us < 0 ||
+	    r->kind == RECORD_NONE || r->kind > LAST(kind_words) ||
 	    r->verdict > VERDICT_ALLOW || r->would > VERDICT_ALLOW ||
 	    r->reason >= REASON_COUNT || r->via > LAST(via_words) ||
 	    r->name_from > LAST(from_words) || r->how > LAST(how_words))

@@ -291,6 +291,23 @@ out_wants(const struct side *s)
 	return buf_left(&s->out) > 0 ? EV_WRITE : 0;
 }
 
+/* The time at which something must happen; tunnels are many and mostly idle,
+ * so they have no timer of their own. */
+static void
+arm_time(struct conn *c)
+{
+	if (c->state == CONN_DIAL && c->open->next_try_ms != 0 &&
+	    c->open->next_try_ms < c->deadline_ms)
+		conn_timer(c, c->open->next_try_ms);
+	if (c->state != CONN_RELAY || c->forward || c->open) {
+		conn_timer(c, c->deadline_ms);
+	} else if (c->timer != NULL) {
+		event_free(c->timer);
+		c->timer = NULL;
+		c->timer_ms = 0;
+	}
+}
+
 /* The only place that arms events: from the state and what waits. */
 static void
 conn_arm(struct conn *c)
@@ -331,17 +348,7 @@ conn_arm(struct conn *c)
 	}
 	arm_side(c, &c->client, client);
 	arm_side(c, &c->up, up);
-	if (c->state == CONN_DIAL && c->open->next_try_ms != 0 &&
-	    c->open->next_try_ms < c->deadline_ms)
-		conn_timer(c, c->open->next_try_ms);
-	if (c->state != CONN_RELAY || c->forward || c->open) {
-		conn_timer(c, c->deadline_ms);
-	} else if (c->timer != NULL) {
-		/* Tunnels are many and mostly idle: no timer of their own. */
-		event_free(c->timer);
-		c->timer = NULL;
-		c->timer_ms = 0;
-	}
+	arm_time(c);
 }
 
 /* ---- birth and death ---- */
@@ -360,8 +367,8 @@ ifindex_of(int fd, bool v6)
 	const int one = 1;
 
 	if ((v6 && setsockopt(fd, SOL_IPV6, IPV6_RECVPKTINFO, &one,
-	    sizeof(one)) < 0) || getsockopt(fd, v6 ? SOL_IPV6 : SOL_IP, v6 ? IPV6_2292PKTOPTIONS :
-	    IP_PKTOPTIONS, ctl, &len) < 0)
+	    sizeof(one)) < 0) || getsockopt(fd, v6 ? SOL_IPV6 : SOL_IP,
+	    v6 ? IPV6_2292PKTOPTIONS : IP_PKTOPTIONS, ctl, &len) < 0)
 		return 0;
 	m.msg_controllen = len;
 	for (struct cmsghdr *h = CMSG_FIRSTHDR(&m); h != NULL;
