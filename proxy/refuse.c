@@ -184,7 +184,7 @@ body_text(const struct refusal *r, const struct words *w, struct text *t)
 	    reason_text(r->reason), reason_word(r->reason), w->rule);
 	if (w->said[0] != '\0')
 		add(t, " %s.", w->said);
-	if (w->help[0] != '\0')
+	if (w->help[0] != '\0' && is_policy(r->reason))
 		add(t, " To have it changed: %s.", w->help);
 	else if (is_policy(r->reason))
 		add(t, " The policy of this sandbox decides what may be "

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "policy/span.h"
 #include "sidecar/role.h"
 #include "sidecar/verb.h"
 
@@ -48,6 +49,7 @@ confined_exit(int status)
 int
 main(int argc, char **argv)
 {
+	char shown[64];
 	const char *verb = argc > 1 ? argv[1] : "";
 
 	if (strcmp(verb, "role") == 0)
@@ -66,6 +68,8 @@ main(int argc, char **argv)
 	for (size_t i = 0; i < VERBS; i++)
 		if (strcmp(verb, verbs[i].name) == 0)
 			return verbs[i].run(argc - 1, argv + 1);
+	fprintf(stderr, "penstock: there is no verb \"%s\"\n\n",
+	    span_print(span_str(verb), shown, sizeof(shown)));
 	help(stderr);
 	return EXIT_USAGE;
 }
