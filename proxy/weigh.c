@@ -233,6 +233,40 @@ still_allowed(struct conn *c, const struct record *r)
 	return decide_addr(&at, &d, &r->dialled).verdict == VERDICT_ALLOW;
 }
 
+/* The value of "run" in a record's labels ("team=a,run=7"). */
+static struct span
+run_of_record(const struct record *r)
+{
+	struct span all = record_get(r, TEXT_LABELS);
+
+	while (all.len > 0) {
+		const uint8_t *end = memchr(all.data, ',', all.len);
+		size_t n = end ? (size_t)(end - all.data) : all.len;
+
+		if (n >= 4 && memcmp(all.data, "run=", 4) == 0)
+			return span_of(all.data + 4, n - 4);
+		n += end != NULL;
+		all = span_of(all.data + n, all.len - n);
+	}
+	return all;
+}
+
+/* A life of a cell is its id and its label "run": another run is another
+ * cell, whose predecessor's connections end. */
+static bool
+is_same_run(const struct conn *c)
+{
+	struct cell_view v;
+	struct span run = span_of(NULL, 0);
+
+	if (!policy_cell(c->proxy->policy, c->cell, conn_at(c).now_s, &v))
+		return false;
+	for (size_t i = 0; i < v.n_labels; i++)
+		if (span_eq(v.labels[i].key, span_str("run")))
+			run = v.labels[i].value;
+	return span_eq(run, run_of_record(c->end));
+}
+
 /* Numbers of cells are those of one policy: find the cell anew. */
 static bool
 find_cell_again(struct conn *c)
@@ -244,7 +278,7 @@ find_cell_again(struct conn *c)
 	if (c->end != NULL) {
 		c->cell = policy_cell_by_id(c->proxy->policy,
 		    record_get(c->end, TEXT_CELL));
-		return c->cell != CELL_NONE;
+		return c->cell != CELL_NONE && is_same_run(c);
 	}
 	conn_cell(c, NULL, span_of(NULL, 0), &why);
 	return c->cell != CELL_NONE || c->via == VIA_HTTP;
