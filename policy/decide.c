@@ -567,6 +567,12 @@ flow_nameless(const struct ask *q, const struct endpoint *to,
 			return deny(REASON_RULE_DENY, p.deny);
 		d = unmatched(q, n == 0 ? REASON_NOT_PINNED :
 		    REASON_NAMELESS);
+		/* A report lets pass what no rule matches: a name that a
+		 * rule denies may be the one that is not shown. */
+		denied = n == 0 && d.verdict == VERDICT_ALLOW ?
+		    first_name_deny(q, to->port, RULE_NONE) : RULE_NONE;
+		if (denied != RULE_NONE)
+			return deny(REASON_RULE_DENY, denied);
 		mark_report(&d, p.report);
 		return d;
 	}

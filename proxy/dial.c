@@ -292,7 +292,11 @@ static enum step
 dial_won(struct conn *c, unsigned i)
 {
 	struct opening *o = c->open;
+	struct decision d;
 
+	/* A policy that came while it was dialled may forbid the address. */
+	if (!weigh_addr(c, &o->tries[i].to, &d))
+		return conn_refuse(c, d.reason);
 	c->up.fd = o->tries[i].fd;
 	o->addrs[0] = o->tries[i].to.addr;
 	c->end->dialled = o->tries[i].to;
