@@ -91,8 +91,9 @@ conn_enter(struct conn *c, enum conn_state state)
 	c->state = (uint8_t)state;
 	switch (state) {
 	case CONN_NAME:
-		c->deadline_ms = now + (c->forward && !c->inside ?
-		    l->keepalive_ms : l->hello_ms);
+		/* A head of which some bytes are here has begun. */
+		c->deadline_ms = now + (c->forward && !c->inside &&
+		    buf_left(&c->in) == 0 ? l->keepalive_ms : l->hello_ms);
 		break;
 	case CONN_RESOLVE:
 		c->client.readable = false;	/* an event tells of more */
