@@ -446,12 +446,13 @@ class Lab:
             raise LabError("rules: %r" % r)
         self.serve(env=env)
 
-    def serve(self, env=None):
+    def serve(self, env=None, records=None):
+        """Start penstock; `records` takes its records in place of a file."""
         self.starts += 1
         self.records_path = os.path.join(self.dir,
                                          "records.%d" % self.starts)
         self.log_path = os.path.join(self.dir, "log.%d" % self.starts)
-        with open(self.records_path, "wb") as out, \
+        with open(records or self.records_path, "wb") as out, \
                 open(self.log_path, "wb") as err:
             self.penstock = subprocess.Popen(
                 ["ip", "netns", "exec", self.ns(self.space), self.binary,

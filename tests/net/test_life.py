@@ -234,3 +234,17 @@ def test_verbs_of_a_running_daemon(fresh):
     r = lab.verb("explain", "allowed.test:443", "-c", lab.conf)
     assert r.status == 0, r
     assert lab.verb("check", lab.policy).status == 0
+
+
+def test_what_cannot_be_recorded_is_not_allowed(fresh):
+    get = ("curl", "-sS", "-m", "4", "-o", "/dev/null", "-w", "%{http_code}",
+           "http://allowed.test/")
+    r = fresh.agent(*get)
+    assert r.status == 0 and r.out == "200", r
+    fresh.stop(fresh.penstock)
+    fresh.serve(records="/dev/full")    # every write fails: no space
+    time.sleep(1)
+    before = len(fresh.seen())
+    r = fresh.agent(*get)
+    assert r.out != "200", r
+    assert len(fresh.seen()) == before
