@@ -20,7 +20,6 @@ struct front;
 
 struct front_settings {
 	bool ipv6_drop;		/* AAAA is answered without data */
-	bool transparent;	/* TPROXY: reply from the address asked */
 	unsigned tcp_max;	/* connections, default 256 */
 	unsigned tcp_idle_ms;	/* default 10000 */
 	unsigned pending_max;	/* open questions, default 4096 */

@@ -64,10 +64,8 @@ struct proxy_parts {
 	const struct proxy_limits *limits;
 	const struct proxy_listener *listeners;
 	size_t n_listeners;
-	bool ipv6_drop;			/* only IPv4 is dialled for v4-only
-					 * upstreams; see dial */
+	bool ipv6_drop;			/* no IPv6 address is dialled */
 	uint64_t connection_base;	/* first connection id of this engine */
-	unsigned nofile;		/* descriptors it may hold */
 };
 
 MUST_USE int proxy_new(struct proxy **out, const struct proxy_parts *parts);

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "ledger-client/log.h"
@@ -89,7 +88,6 @@ count_engines(const struct role *r)
 static int
 make_proxy(struct role *r, struct engine *e)
 {
-	struct rlimit files;
 	unsigned n = count_engines(r);
 	struct proxy_parts parts = {
 		.base = r->base, .ask = e->ask, .pins = e->pins,
@@ -102,10 +100,6 @@ make_proxy(struct role *r, struct engine *e)
 		.connection_base = r->number,
 	};
 
-	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
-		return -errno;
-	parts.nofile = files.rlim_cur > 1u << 20 ? 1u << 20 :
-	    (unsigned)files.rlim_cur;
 	return proxy_new(&e->proxy, &parts);
 }
 

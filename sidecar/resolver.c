@@ -98,7 +98,6 @@ make_front(struct role *r, struct resolver *v)
 {
 	struct front_settings s = {
 		.ipv6_drop = r->settings.ipv6_drop,
-		.transparent = r->settings.mode == MODE_GATEWAY,
 		.tcp_max = 256, .tcp_idle_ms = 10000, .pending_max = 4096,
 	};
 	struct front_parts parts = {
