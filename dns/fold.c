@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dns/fold.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +10,10 @@
 struct slot {
 	bool used;
 	uint32_t more;		/* since the record below */
+	size_t kept_bytes;	/* room in the ring for the rest's record */
 	int64_t since_us;
-	struct record record;	/* of the latest */
+	struct record record;	/* of the first; time and client of the
+				 * latest */
 };
 
 struct fold {
@@ -37,6 +40,7 @@ place(struct fold *f, const struct record *r)
 	uint64_t h = mix(14695981039346656037ull, name.data, name.len);
 
 	h = mix(h, &r->client.addr, sizeof(r->client.addr));
+	h = mix(h, &r->qtype, sizeof(r->qtype));
 	return &f->slots[mix(h, &r->reason, sizeof(r->reason)) % SLOTS];
 }
 
@@ -51,19 +55,26 @@ same_text(const struct record *a, const struct record *b,
 static bool
 same(const struct record *a, const struct record *b)
 {
-	return a->reason == b->reason &&
+	return a->reason == b->reason && a->verdict == b->verdict &&
+	    a->would == b->would && a->qtype == b->qtype &&
+	    a->generation == b->generation && a->rule_line == b->rule_line &&
 	    addr_eq(&a->client.addr, &b->client.addr) &&
-	    same_text(a, b, TEXT_NAME) && same_text(a, b, TEXT_CELL);
+	    same_text(a, b, TEXT_NAME) && same_text(a, b, TEXT_CELL) &&
+	    same_text(a, b, TEXT_RULE);
 }
 
 static void
 tell(struct fold *f, struct slot *s)
 {
-	if (s->more > 0) {
-		s->record.count = s->more;
+	s->record.count = s->more;
+	if (s->more > 0 && s->kept_bytes > 0)
+		emit_end(f->emit, &s->record, s->kept_bytes);
+	else if (s->more > 0)
 		emit_note(f->emit, &s->record);
-	}
+	else if (s->kept_bytes > 0)
+		emit_release(f->emit, s->kept_bytes);
 	s->more = 0;
+	s->kept_bytes = 0;
 	s->used = false;
 }
 
@@ -115,20 +126,55 @@ fold_free(struct fold *f)
 	free(f);
 }
 
+/* The place of an equal record of this window, with this one counted in. */
+static bool
+count_in(struct slot *s, const struct record *r, int64_t window_us)
+{
+	if (!s->used || !same(&s->record, r) ||
+	    r->mono_us - s->since_us >= window_us)
+		return false;
+	s->more++;
+	s->record.wall_us = r->wall_us;
+	s->record.mono_us = r->mono_us;
+	s->record.client = r->client;
+	s->record.via = r->via;
+	return true;
+}
+
+static void
+keep(struct slot *s, const struct record *r, size_t kept_bytes)
+{
+	memcpy(&s->record, r, record_size(r));
+	s->used = true;
+	s->since_us = r->mono_us;
+	s->kept_bytes = kept_bytes;
+}
+
 void
 fold_note(struct fold *f, const struct record *r)
 {
 	struct slot *s = place(f, r);
 
-	if (s->used && same(&s->record, r) &&
-	    r->mono_us - s->since_us < f->window_us) {
-		s->more++;
-		memcpy(&s->record, r, record_size(r));
+	if (count_in(s, r, f->window_us))
 		return;
-	}
 	tell(f, s);
-	memcpy(&s->record, r, record_size(r));
-	s->used = true;
-	s->since_us = r->mono_us;
+	keep(s, r, 0);
 	emit_note(f->emit, r);
+}
+
+int
+fold_decision(struct fold *f, const struct record *r)
+{
+	struct slot *s = place(f, r);
+	int rc;
+
+	if (!emit_ready(f->emit))
+		return -EAGAIN;
+	if (count_in(s, r, f->window_us))
+		return 0;
+	tell(f, s);
+	rc = emit_decision(f->emit, r, record_size(r));
+	if (rc == 0)
+		keep(s, r, record_size(r));
+	return rc;
 }

@@ -7,10 +7,11 @@
 #include "ledger-client/emit.h"
 
 /*
- * Equal refusals (client, cell, name, reason) as few records: the first is
- * handed over at once, those of the window after it are one record with
- * their number in `count`, at the window's end or when another refusal takes
- * the place.  None goes uncounted.
+ * Equal questions (client, cell, name, type, verdict, reason, rule and
+ * generation) as few records: the first is handed over at once, those of the
+ * window after it are one record with their number in `count`, at the
+ * window's end or when another question takes the place.  None goes
+ * uncounted.
  */
 #define FOLD_MS 10000
 
@@ -21,7 +22,12 @@ MUST_USE struct fold *fold_new(struct event_base *base, struct emit *emit,
     unsigned window_ms);
 /* Hands over what is still counted. */
 void fold_free(struct fold *f);
-/* The caller flushes. */
+/* A question that is refused anyway.  The caller flushes. */
 void fold_note(struct fold *f, const struct record *r);
+
+/* One that is answered only if its record is: the first of a window keeps
+ * room in the ring for the record of the rest.  0, or -EAGAIN: then nothing
+ * was counted, and the question is refused (REASON_LEDGER_UNAVAILABLE). */
+MUST_USE int fold_decision(struct fold *f, const struct record *r);
 
 #endif

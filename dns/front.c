@@ -151,25 +151,49 @@ negative(enum message_rcode rcode, uint32_t ttl_s)
 
 /* ---- records ---- */
 
-static void
-record_refused(const struct waiting *w, const struct decision *d)
+static struct record *
+record_question(const struct waiting *w, enum reason why, uint32_t rule)
 {
-	struct front *f = w->front;
-	struct record r;
+	static struct record r;
 
-	count_denied(f->parts.counts, d->reason);
 	record_init(&r, RECORD_DNS);
 	record_stamp(&r);
-	r.verdict = r.would = VERDICT_DENY;
-	r.reason = (uint16_t)d->reason;
+	r.reason = (uint16_t)why;
 	r.via = (uint8_t)w->via;
 	r.name_from = NAME_FROM_QUESTION;
 	r.qtype = w->question.type;
 	r.client = w->client;
 	record_set(&r, TEXT_NAME, span_of(w->question.name.name,
 	    w->question.name.len));
-	record_policy(&r, f->policy, w->cell, d->rule);
-	fold_note(f->fold, &r);
+	record_policy(&r, w->front->policy, w->cell, rule);
+	return &r;
+}
+
+static void
+record_refused(const struct waiting *w, const struct decision *d)
+{
+	count_denied(w->front->parts.counts, d->reason);
+	/* what an engine is told it records itself, with its client */
+	if (w->via != VIA_NONE)
+		fold_note(w->front->fold, record_question(w, d->reason,
+		    d->rule));
+}
+
+/* A question of a workload that goes on to its answer; `why` says what it is
+ * told where that is no address.  An engine records what it does with its
+ * answer.  False: no room, so it gets none. */
+static bool
+record_allowed(const struct waiting *w, enum reason why)
+{
+	struct record *r;
+
+	if (w->via == VIA_NONE)
+		return true;
+	r = record_question(w, why != REASON_NONE ? why : w->flow.reason,
+	    w->flow.rule);
+	r->verdict = (uint8_t)w->flow.verdict;
+	r->would = (uint8_t)w->flow.would;
+	return fold_decision(w->front->fold, r) == 0;
 }
 
 /* ---- the end of a question ---- */
@@ -215,6 +239,15 @@ keep_allowed(const struct waiting *w, struct cache_answer *a)
 	return why;
 }
 
+static bool
+has_type(const struct cache_answer *got, uint16_t type)
+{
+	for (uint32_t i = 0; i < got->n_addrs; i++)
+		if (addr_is_v4(&got->addrs[i]) == (type == TYPE_A))
+			return true;
+	return false;
+}
+
 static void
 answer_addresses(struct waiting *w, const struct cache_answer *got)
 {
@@ -247,25 +280,38 @@ answer_failure(struct waiting *w, enum reason why, uint32_t ttl_s)
 	send_answer(w, &a);
 }
 
-/* Judge what came, pin it, and only then answer. */
+/* What a question with this answer is told: judged, recorded and pinned. */
+static enum reason
+conclude(struct waiting *w, struct cache_answer *a)
+{
+	enum reason why = a->reason, told;
+	int64_t now = clock_ms(CLOCK_MONOTONIC);
+
+	if (why == REASON_NONE)
+		why = keep_allowed(w, a);
+	told = why == REASON_NONE && w->via != VIA_NONE &&
+	    !has_type(a, w->question.type) ? REASON_DNS_NODATA : why;
+	if (why != REASON_DNS_SPECIAL_USE && why != REASON_LEDGER_UNAVAILABLE &&
+	    !record_allowed(w, told))
+		why = REASON_LEDGER_UNAVAILABLE;
+	if (why == REASON_DNS_SPECIAL_USE || why == REASON_LEDGER_UNAVAILABLE)
+		record_refused(w, &(struct decision){
+		    .reason = why, .rule = w->flow.rule });
+	else if (why == REASON_NONE && !pin_add(w->front->parts.pins,
+	    &w->question.name, a->addrs, a->n_addrs,
+	    now + (int64_t)a->ttl_s * 1000 + PIN_GRACE_MS, now))
+		why = REASON_DNS_SERVFAIL;
+	return why;
+}
+
+/* Judge what came, record and pin it, and only then answer. */
 static void
 settle(struct waiting *w, const struct cache_answer *got)
 {
 	struct front *f = w->front;
 	struct cache_answer a = *got;
-	enum reason why = a.reason;
-	int64_t now = clock_ms(CLOCK_MONOTONIC);
+	enum reason why = conclude(w, &a);
 
-	if (why == REASON_NONE) {
-		why = keep_allowed(w, &a);
-		if (why != REASON_NONE)
-			record_refused(w, &(struct decision){
-			    .reason = why, .rule = w->flow.rule });
-		else if (!pin_add(f->parts.pins, &w->question.name, a.addrs,
-		    a.n_addrs, now + (int64_t)a.ttl_s * 1000 + PIN_GRACE_MS,
-		    now))
-			why = REASON_DNS_SERVFAIL;
-	}
 	if (w->via == VIA_NONE)
 		answer_engine(w, why, &a);
 	else if (why == REASON_NONE)
@@ -358,6 +404,8 @@ answer_form(struct waiting *w)
 		a.rcode = RCODE_REFUSED;
 	else
 		return false;
+	record_refused(w, &(struct decision){ .reason = REASON_DNS_TYPE,
+	    .rule = RULE_NONE });
 	send_answer(w, &a);
 	return true;
 }
@@ -367,15 +415,21 @@ static bool
 answer_type(struct waiting *w)
 {
 	struct message_answer a = negative(RCODE_NOERROR, REFUSED_TTL_S);
+	static const struct cache_answer nodata = {
+	    .reason = REASON_DNS_NODATA, .ttl_s = REFUSED_TTL_S };
 	uint16_t type = w->question.type;
 
 	if (type == TYPE_A || (type == TYPE_AAAA &&
 	    !w->front->settings.ipv6_drop))
 		return false;
-	if (type != TYPE_AAAA) {
-		a.rcode = RCODE_NOTIMP;
-		a.negative_soa = false;
+	if (type == TYPE_AAAA) {
+		settle(w, &nodata);
+		return true;
 	}
+	record_refused(w, &(struct decision){ .reason = REASON_DNS_TYPE,
+	    .rule = w->flow.rule });
+	a.rcode = RCODE_NOTIMP;
+	a.negative_soa = false;
 	send_answer(w, &a);
 	return true;
 }
@@ -435,7 +489,6 @@ judge(struct waiting *w)
 	if (!emit_ready(f->parts.emit)) {
 		got = (struct cache_answer){
 		    .reason = REASON_LEDGER_UNAVAILABLE, .ttl_s = 1 };
-		count_denied(f->parts.counts, got.reason);
 		settle(w, &got);
 		return;
 	}
@@ -456,17 +509,21 @@ question(struct front *f, struct waiting *w, struct span msg)
 	size_t n;
 
 	count_add(f->parts.counts, COUNT_DNS_QUESTIONS, 1);
+	w->cell = CELL_NONE;
 	if (message_query(msg, &w->question, &id_known) != PARSE_DONE) {
-		count_denied(f->parts.counts, REASON_DNS_MALFORMED);
+		w->question.name.len = 0;	/* not known to be one */
+		w->question.type = 0;
+		d.reason = REASON_DNS_MALFORMED;
+		record_refused(w, &d);
 		n = id_known ? message_formerr(msg, f->reply,
 		    sizeof(f->reply)) : 0;
 		if (n > 0 && w->via == VIA_DNS_UDP)
 			send_udp(f, &w->way, n);
 		else if (n > 0)
 			front_tcp_answer(w->tcp, span_of(f->reply, n));
+		emit_flush(f->parts.emit);
 		return;
 	}
-	w->cell = CELL_NONE;
 	d.reason = find_cell(w);
 	if (d.reason != REASON_NONE)
 		refuse(w, &d);

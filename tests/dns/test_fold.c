@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dns/fold.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -145,6 +146,82 @@ none_is_lost_when_places_are_short(void **state)
 	world_free(&w);
 }
 
+static int
+answer(struct world *w, uint16_t qtype)
+{
+	struct record r;
+	int rc;
+
+	record_init(&r, RECORD_DNS);
+	record_stamp(&r);
+	r.verdict = r.would = VERDICT_ALLOW;
+	r.qtype = qtype;
+	record_set(&r, TEXT_NAME, span_str("a.test"));
+	rc = fold_decision(w->fold, &r);
+	read_all(w);
+	return rc;
+}
+
+static void
+answers_are_folded_by_their_type_and_counted(void **state)
+{
+	struct world w = world_new();
+
+	(void)state;
+	for (unsigned i = 0; i < 10; i++) {
+		assert_int_equal(answer(&w, 1), 0);
+		assert_int_equal(answer(&w, 28), 0);
+	}
+	assert_int_equal(w.records, 2);
+	fold_free(w.fold);
+	read_all(&w);
+	assert_int_equal(w.records, 4);
+	assert_int_equal(w.refusals, 20);
+	world_free(&w);
+}
+
+static void
+a_recorder_that_is_away_refuses_a_repeated_answer_too(void **state)
+{
+	struct world w = world_new();
+
+	(void)state;
+	assert_int_equal(answer(&w, 1), 0);
+	emit_state_beat(w.state, false, 0, 0);
+	assert_int_equal(answer(&w, 1), -EAGAIN);
+	emit_state_beat(w.state, true, 0, 0);
+	assert_int_equal(answer(&w, 1), 0);
+	fold_free(w.fold);
+	read_all(&w);
+	assert_int_equal(w.refusals, 2);
+	world_free(&w);
+}
+
+/* The ring is filled by others: what was promised for the rest is there. */
+static void
+a_full_ring_does_not_lose_the_rest_of_the_answers(void **state)
+{
+	struct world w = world_new();
+	const struct record *got;
+	struct record r;
+	uint64_t lost = 0;
+	uint32_t count = 0;
+
+	(void)state;
+	assert_int_equal(answer(&w, 1), 0);
+	assert_int_equal(answer(&w, 1), 0);
+	record_init(&r, RECORD_START);
+	record_stamp(&r);
+	for (unsigned i = 0; i < 20000; i++)
+		emit_note(w.emit, &r);
+	fold_free(w.fold);
+	while ((got = emit_next(w.reader, &lost)) != NULL)
+		if (got->kind == RECORD_DNS)
+			count = got->count;
+	assert_int_equal(count, 1);
+	world_free(&w);
+}
+
 int
 main(void)
 {
@@ -153,6 +230,11 @@ main(void)
 		    B049_equal_refusals_are_two_records_that_count_them_all),
 		cmocka_unit_test(refusals_that_differ_are_told_apart),
 		cmocka_unit_test(none_is_lost_when_places_are_short),
+		cmocka_unit_test(answers_are_folded_by_their_type_and_counted),
+		cmocka_unit_test(
+		    a_recorder_that_is_away_refuses_a_repeated_answer_too),
+		cmocka_unit_test(
+		    a_full_ring_does_not_lose_the_rest_of_the_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -387,7 +387,7 @@ an_allowed_name_does_not_lead_inside(void **state)
 	assert_non_null(memmem(r->b, r->len, "dns_special_use", 15));
 	assert_int_equal(ask(w, "inner.allowed.test", TYPE_AAAA)->answers, 0);
 	assert_false(pinned(w, "inner.allowed.test", "169.254.169.254"));
-	assert_int_equal(records(w, REASON_DNS_SPECIAL_USE, &last), 1);
+	assert_int_equal(records(w, REASON_DNS_SPECIAL_USE, &last), 2);
 	assert_int_equal(last.verdict, VERDICT_DENY);
 
 	r = ask(w, "mixed.allowed.test", TYPE_A);
@@ -475,6 +475,62 @@ equal_refusals_are_one_record(void **state)
 	assert_int_equal(last.via, VIA_DNS_UDP);
 	assert_int_equal(last.qtype, TYPE_A);
 	assert_true(record_get(&last, TEXT_NAME).len == 12);
+	world_free(w);
+}
+
+static void
+an_answered_question_is_a_record(void **state)
+{
+	struct front_settings drop = { .ipv6_drop = true };
+	struct world *w = world_new();
+	struct record last;
+
+	(void)state;
+	ask(w, "api.team.allowed.test", TYPE_A);
+	assert_int_equal(records(w, REASON_RULE, &last), 1);
+	assert_int_equal(last.verdict, VERDICT_ALLOW);
+	assert_int_equal(last.via, VIA_DNS_UDP);
+	assert_int_equal(last.qtype, TYPE_A);
+	assert_true(record_get(&last, TEXT_RULE).len > 0);
+	/* the same from the cache: counted in; another type is another */
+	ask(w, "api.team.allowed.test", TYPE_A);
+	ask(w, "api.team.allowed.test", TYPE_AAAA);
+	assert_int_equal(records(w, REASON_RULE, &last), 1);
+	assert_int_equal(last.qtype, TYPE_AAAA);
+	/* what was asked upstream and led to nothing left a trace too */
+	ask(w, "none.allowed.test", TYPE_A);
+	assert_int_equal(records(w, REASON_DNS_NXDOMAIN, &last), 1);
+	assert_int_equal(last.verdict, VERDICT_ALLOW);
+	ask(w, "six.allowed.test", TYPE_A);
+	assert_int_equal(records(w, REASON_DNS_NODATA, &last), 1);
+	ask(w, "api.team.allowed.test", TYPE_TXT);
+	assert_int_equal(records(w, REASON_DNS_TYPE, &last), 1);
+	assert_int_equal(last.verdict, VERDICT_DENY);
+	world_free(w);
+
+	w = world_with(&drop);
+	assert_int_equal(ask(w, "six.allowed.test", TYPE_AAAA)->answers, 0);
+	assert_int_equal(records(w, REASON_DNS_NODATA, &last), 1);
+	assert_int_equal(last.verdict, VERDICT_ALLOW);
+	world_free(w);
+}
+
+/* The recorder goes while upstream thinks: no record, no answer. */
+static void
+an_answer_that_cannot_be_recorded_is_not_given(void **state)
+{
+	struct world *w = world_new();
+	uint8_t msg[512];
+	struct reply r;
+
+	(void)state;
+	put(w, msg, query(msg, 9, "slow.allowed.test", TYPE_A, 0));
+	work(w, 100);
+	event_del(w->beat);
+	emit_state_beat(w->state, false, 0, 0);
+	assert_true(get(w, &r, 3000));
+	assert_int_equal(r.rcode, RCODE_SERVFAIL);
+	assert_false(pinned(w, "slow.allowed.test", "9.9.9.2"));
 	world_free(w);
 }
 
@@ -631,6 +687,9 @@ main(void)
 		cmocka_unit_test(B045_under_ipv6_drop_aaaa_is_no_data),
 		cmocka_unit_test(other_forms_are_told_so),
 		cmocka_unit_test(equal_refusals_are_one_record),
+		cmocka_unit_test(an_answered_question_is_a_record),
+		cmocka_unit_test(
+		    an_answer_that_cannot_be_recorded_is_not_given),
 		cmocka_unit_test(without_a_recorder_nothing_is_asked),
 		cmocka_unit_test(upstream_failures_are_servfail),
 		cmocka_unit_test(B047_a_full_table_fails_at_once_and_recovers),
