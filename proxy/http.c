@@ -95,10 +95,9 @@ next_item(struct span *list, struct span *item)
 	return false;
 }
 
-/* True when a field with this name lists the token. */
-static bool
-lists(const struct http_field *fields, size_t n, const char *name,
-    const char *token)
+bool
+http_field_lists(const struct http_field *fields, size_t n, const char *name,
+    struct span token)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct span list = fields[i].value, item;
@@ -106,10 +105,17 @@ lists(const struct http_field *fields, size_t n, const char *name,
 		if (!is(fields[i].name, name))
 			continue;
 		while (next_item(&list, &item))
-			if (is(item, token))
+			if (span_caseeq(item, token))
 				return true;
 	}
 	return false;
+}
+
+static bool
+lists(const struct http_field *fields, size_t n, const char *name,
+    const char *token)
+{
+	return http_field_lists(fields, n, name, span_str(token));
 }
 
 const struct http_field *
@@ -162,6 +168,20 @@ find_end(struct span s, size_t *scanned, size_t *end, enum reason bad,
 	}
 	*scanned = s.len;
 	return PARSE_MORE;
+}
+
+/* Where the first line ends, when it did among the bytes not yet scanned, and
+ * otherwise 0: what it says can be judged before the rest is there. */
+static size_t
+line_came(struct span s, size_t skip, size_t scanned)
+{
+	const uint8_t *lf;
+
+	if (s.len <= scanned || (scanned > skip &&
+	    memchr(s.data + skip, '\n', scanned - skip) != NULL))
+		return 0;
+	lf = memchr(s.data + scanned, '\n', s.len - scanned);
+	return lf != NULL ? (size_t)(lf - s.data) + 1 : 0;
 }
 
 /* Take a line off the front, without its CR LF. */
@@ -533,6 +553,36 @@ read_meaning(struct http_request *rq, uint16_t default_port)
 	return why != REASON_NONE ? why : read_expect(rq);
 }
 
+static void
+request_init(struct http_request *rq)
+{
+	memset(rq, 0, offsetof(struct http_request, fields));
+	rq->n_fields = 0;
+	rq->upgrade = rq->credential = span_of(NULL, 0);
+	rq->expect_continue = false;
+}
+
+/* The request line as soon as it is whole: a client that says "GET /" and no
+ * version waits for an answer (HTTP/0.9) and sends nothing more. */
+static enum parse
+first_request_line(struct span stream, size_t skip, size_t *scanned,
+    struct http_request *rq, enum reason *why)
+{
+	size_t end, came = line_came(stream, skip, *scanned);
+	struct span head = span_of(stream.data, came);
+	enum parse got;
+
+	if (came == 0)
+		return PARSE_MORE;
+	got = find_end(head, scanned, &end, REASON_HEAD_MALFORMED, why);
+	if (got != PARSE_MORE)
+		return got;
+	request_init(rq);
+	head = span_of(head.data + skip, head.len - skip);
+	*why = read_request_line(next_line(&head), rq);
+	return *why == REASON_NONE ? PARSE_MORE : PARSE_BAD;
+}
+
 enum parse
 http_request_parse(struct span stream, size_t *scanned,
     uint16_t default_port, struct http_request *out, enum reason *why)
@@ -552,13 +602,13 @@ http_request_parse(struct span stream, size_t *scanned,
 	}
 	if (*scanned < skip)
 		*scanned = skip;
-	got = find_end(stream, scanned, &end, REASON_HEAD_MALFORMED, why);
+	got = first_request_line(stream, skip, scanned, out, why);
+	if (got == PARSE_MORE)
+		got = find_end(stream, scanned, &end, REASON_HEAD_MALFORMED,
+		    why);
 	if (got != PARSE_DONE)
 		return got;
-	memset(out, 0, offsetof(struct http_request, fields));
-	out->n_fields = 0;
-	out->upgrade = out->credential = span_of(NULL, 0);
-	out->expect_continue = false;
+	request_init(out);
 	out->head_bytes = end;
 	head = span_of(stream.data + skip, end - skip);
 	line = next_line(&head);
@@ -637,6 +687,32 @@ response_body(struct http_response *rs, enum http_method method)
 	return REASON_NONE;
 }
 
+static void
+response_init(struct http_response *rs)
+{
+	memset(rs, 0, offsetof(struct http_response, fields));
+	rs->upgrade = span_of(NULL, 0);
+}
+
+/* The same for an answer: a server that does not speak HTTP is no slow one. */
+static enum parse
+first_status_line(struct span stream, size_t *scanned,
+    struct http_response *rs, enum reason *why)
+{
+	size_t end, came = line_came(stream, 0, *scanned);
+	struct span head = span_of(stream.data, came);
+	enum parse got;
+
+	if (came == 0)
+		return PARSE_MORE;
+	got = find_end(head, scanned, &end, REASON_UPSTREAM_MALFORMED, why);
+	if (got != PARSE_MORE)
+		return got;
+	response_init(rs);
+	*why = read_status_line(next_line(&head), rs);
+	return *why == REASON_NONE ? PARSE_MORE : PARSE_BAD;
+}
+
 enum parse
 http_response_parse(struct span stream, size_t *scanned,
     enum http_method method, struct http_response *out, enum reason *why)
@@ -646,12 +722,13 @@ http_response_parse(struct span stream, size_t *scanned,
 	size_t end;
 	enum parse got;
 
-	got = find_end(stream, scanned, &end, REASON_UPSTREAM_MALFORMED,
-	    why);
+	got = first_status_line(stream, scanned, out, why);
+	if (got == PARSE_MORE)
+		got = find_end(stream, scanned, &end,
+		    REASON_UPSTREAM_MALFORMED, why);
 	if (got != PARSE_DONE)
 		return got;
-	memset(out, 0, offsetof(struct http_response, fields));
-	out->upgrade = span_of(NULL, 0);
+	response_init(out);
 	out->head_bytes = end;
 	head = span_of(stream.data, end);
 	line = next_line(&head);

@@ -124,6 +124,11 @@ bool http_is_token_char(uint8_t c);
 const struct http_field *http_field_find(const struct http_field *fields,
     size_t n, const char *name);
 
+/* True when a field of that name lists the token (RFC 9110 5.6.1), both
+ * case-blind. */
+bool http_field_lists(const struct http_field *fields, size_t n,
+    const char *name, struct span token);
+
 /*
  * True when a proxy must not pass this field on: Connection and what it
  * lists, Keep-Alive, Proxy-*, TE, Trailer stays, Upgrade, Host (regenerated)

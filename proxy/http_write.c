@@ -45,35 +45,6 @@ is(struct span s, const char *text)
 	return span_caseeq(s, span_str(text));
 }
 
-/* True when a Connection field names it (RFC 9110 7.6.1). */
-static bool
-is_listed(struct span name, const struct http_field *fields, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		struct span list = fields[i].value;
-
-		if (!is(fields[i].name, "Connection"))
-			continue;
-		while (list.len > 0) {
-			size_t len = 0, end;
-
-			while (list.len > 0 && (list.data[0] == ' ' ||
-			    list.data[0] == '\t' || list.data[0] == ','))
-				list = span_of(list.data + 1, list.len - 1);
-			while (len < list.len && list.data[len] != ',')
-				len++;
-			end = len;
-			while (end > 0 && (list.data[end - 1] == ' ' ||
-			    list.data[end - 1] == '\t'))
-				end--;
-			if (span_caseeq(name, span_of(list.data, end)))
-				return true;
-			list = span_of(list.data + len, list.len - len);
-		}
-	}
-	return false;
-}
-
 bool
 http_field_is_hop(const struct http_field *f, const struct http_field *fields,
     size_t n)
@@ -86,7 +57,7 @@ http_field_is_hop(const struct http_field *f, const struct http_field *fields,
 	    is(f->name, "TE") || is(f->name, "Upgrade") ||
 	    is(f->name, "Host") || is(f->name, "HTTP2-Settings") ||
 	    span_starts(f->name, "Proxy-") ||
-	    is_listed(f->name, fields, n);
+	    http_field_lists(fields, n, "Connection", f->name);
 }
 
 static void

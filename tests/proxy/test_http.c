@@ -634,6 +634,33 @@ a_malformed_answer_is_refused(void **state)
 			fail_msg("%zu: %s", i, no[i]);
 }
 
+/* RFC 9112 2.2: who says no version waits, and sends nothing more. */
+static void
+a_first_line_that_is_wrong_is_refused_at_its_end(void **state)
+{
+	static const struct { const char *text; enum reason why; } rows[] = {
+		{ "GET /\r\n", REASON_HEAD_MALFORMED },
+		{ "\r\nGET /\r\n", REASON_HEAD_MALFORMED },
+		{ "GET / HTTP/0.9\r\n", REASON_VERSION },
+		{ "GET / HTTP/1.1\n", REASON_HEAD_MALFORMED },
+		{ "GET ftp://a.example/ HTTP/1.1\r\n", REASON_TARGET },
+		{ "TRACE / HTTP/1.1\r\n", REASON_METHOD },
+	};
+	enum reason why;
+	size_t scanned = 0;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++)
+		if (request(rows[i].text) != rows[i].why)
+			fail_msg("%s", rows[i].text);
+	assert_int_equal(http_request_parse(span_str("GET / HTTP/1.1\r\n"),
+	    &scanned, 80, &rq, &why), PARSE_MORE);
+	assert_int_equal(response("SSH-2.0-x\r\n"),
+	    REASON_UPSTREAM_MALFORMED);
+	assert_int_equal(response("HTTP/3.0 200 OK\r\n"),
+	    REASON_UPSTREAM_MALFORMED);
+}
+
 /* ---- credentials ---- */
 
 static void
@@ -693,6 +720,8 @@ main(void)
 		    N07_an_answer_that_has_no_body_has_none_whatever_it_says),
 		cmocka_unit_test(N08_interim_answers_are_read_one_by_one),
 		cmocka_unit_test(a_malformed_answer_is_refused),
+		cmocka_unit_test(
+		    a_first_line_that_is_wrong_is_refused_at_its_end),
 		cmocka_unit_test(a_basic_credential_is_a_user_and_a_password),
 	};
 
