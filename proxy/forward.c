@@ -328,21 +328,22 @@ walk_body(const struct walk *w, struct span s, size_t *n)
 	return true;
 }
 
-/* The part of the waiting bytes that is body goes to `out`. */
-static bool
+/* The part of the waiting bytes that is body goes to `out`: 1, or -EBADMSG
+ * when it was no body, or -ENOMEM. */
+static ssize_t
 move_body(struct buf *from, struct buf *out, const struct walk *w)
 {
 	struct span s = buf_span(from);
 	size_t n;
 
 	if (!walk_body(w, s, &n))
-		return false;
+		return -EBADMSG;
 	if (n == 0)
-		return true;
+		return 1;
 	if (buf_put(out, span_of(s.data, n)) < 0)
-		return false;
+		return -ENOMEM;
 	buf_take(from, n);
-	return true;
+	return 1;
 }
 
 /*
@@ -376,13 +377,25 @@ pass_body(struct conn *c, struct side *from, struct side *to,
 	return n;
 }
 
+/* The body of the request: what was read with the head first.  As
+ * pass_body. */
+static ssize_t
+up_body(struct conn *c)
+{
+	struct forward *f = c->forward;
+	struct walk w = { f->up_body, &f->up_left, &f->up_chunks,
+	    &f->up_done };
+
+	if (buf_left(&c->in) > 0)
+		return move_body(&c->in, &c->up.out, &w);
+	return pass_body(c, &c->client, &c->up, &c->in, &w);
+}
+
 /* Head and body upwards.  STEP_NEXT: the connection ended. */
 static enum step
 go_up(struct conn *c)
 {
 	struct forward *f = c->forward;
-	struct walk w = { f->up_body, &f->up_left, &f->up_chunks,
-	    &f->up_done };
 	ssize_t n;
 	int e;
 
@@ -402,20 +415,16 @@ go_up(struct conn *c)
 		}
 		if (f->up_done)
 			break;
-		if (buf_left(&c->in) == 0) {
-			n = pass_body(c, &c->client, &c->up, &c->in, &w);
-			if (n == -EAGAIN)
-				break;
-			if (n == -EBADMSG)
-				return conn_refuse(c, REASON_FRAMING);
-			if (n <= 0)
-				return conn_cut(c, HOW_RESET_CLIENT,
-				    REASON_NONE);
-			c->moved_ms = 0;
-			continue;
-		}
-		if (!move_body(&c->in, &c->up.out, &w))
+		n = up_body(c);
+		if (n == -EAGAIN)
+			break;
+		if (n == -EBADMSG)
 			return conn_refuse(c, REASON_FRAMING);
+		if (n == -ENOMEM)
+			return conn_refuse(c, REASON_LIMIT_MEMORY);
+		if (n <= 0)
+			return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
+		c->moved_ms = 0;
 	}
 	return STEP_WAIT;
 }
@@ -540,8 +549,7 @@ source_ended(struct conn *c)
 	return STEP_WAIT;
 }
 
-/* The body of the answer: what was read with the head first.  Bytes moved,
- * 0 at the end, or negative: -EBADMSG when its framing is broken. */
+/* The same for the answer. */
 static ssize_t
 down_body(struct conn *c)
 {
@@ -550,8 +558,17 @@ down_body(struct conn *c)
 	    &f->down_done };
 
 	if (buf_left(&f->in) > 0)
-		return move_body(&f->in, &c->client.out, &w) ? 1 : -EBADMSG;
+		return move_body(&f->in, &c->client.out, &w);
 	return pass_body(c, &c->up, &c->client, &f->in, &w);
+}
+
+/* A begun answer cannot be told of; it must not look whole. */
+static enum step
+no_room_down(struct conn *c)
+{
+	return c->forward->down_head ?
+	    conn_cut(c, HOW_CUT, REASON_LIMIT_MEMORY) :
+	    conn_refuse(c, REASON_LIMIT_MEMORY);
 }
 
 static enum step
@@ -583,6 +600,8 @@ go_down(struct conn *c)
 		if (n == -EBADMSG)
 			return conn_cut(c, HOW_RESET_UPSTREAM,
 			    REASON_UPSTREAM_MALFORMED);
+		if (n == -ENOMEM)
+			return no_room_down(c);
 		if (n == -EAGAIN)
 			return STEP_WAIT;
 		if (n < 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/replay/stage.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -655,6 +656,125 @@ B037_a_black_hole_holds_nobody_up(void **state)
 	close(hole);
 }
 
+static void
+a_request_without_a_version_is_answered_at_the_end_of_its_line(void **state)
+{
+	struct timespec a, b;
+	int fd;
+
+	(void)state;
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	fd = stage_connect(WANTED, 80);
+	say(fd, "GET /\r\n");
+	refused(fd, "HTTP/1.1 400", REASON_HEAD_MALFORMED);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	assert_true((b.tv_sec - a.tv_sec) * 1000 + (b.tv_nsec - a.tv_nsec) /
+	    1000000 < (long)stage_limits.hello_ms);
+}
+
+static void
+B022_plain_http_kept_inside_a_tunnel_has_the_time_of_a_kept_one(void **state)
+{
+	int server, fd = tunnel(web, "allowed.test:80", &server);
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		say(fd, "GET /a HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+		stage_read_head(server, got, sizeof(got));
+		say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+		stage_read_head(fd, got, sizeof(got));
+		assert_memory_equal(got, "HTTP/1.1 204", 12);
+		usleep((stage_limits.hello_ms + 150) * 1000);
+	}
+	close(fd);
+	close(server);
+}
+
+static void
+N11_a_tunnel_whose_server_has_left_is_dialled_again(void **state)
+{
+	int server, fd = tunnel(web, "allowed.test:80", &server);
+
+	(void)state;
+	close(server);
+	usleep(50000);
+	say(fd, "GET /a HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	stage_read_head(server, got, sizeof(got));
+	assert_memory_equal(got, "GET /a", 6);
+	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+	stage_read_head(fd, got, sizeof(got));
+	hear(fd, "hi");
+	close(fd);
+	close(server);
+}
+
+/* ---- no memory ---- */
+
+static atomic_uint grown, fail_at;	/* 0: none fails */
+
+void *__real_realloc(void *p, size_t n);
+void *__wrap_realloc(void *p, size_t n);
+
+void *
+__wrap_realloc(void *p, size_t n)
+{
+	unsigned at = atomic_load(&fail_at);
+
+	if (at != 0 && atomic_fetch_add(&grown, 1) + 1 == at)
+		return NULL;
+	return __real_realloc(p, n);
+}
+
+/* One exchange; true when it came through. */
+static bool
+exchange(void)
+{
+	static char block[2000];
+	int fd = stage_connect(WANTED, 80), server;
+	bool done;
+
+	say(fd, "POST /u HTTP/1.1\r\nHost: allowed.test\r\n"
+	    "Content-Length: 2000\r\n\r\n");
+	(void)!send(fd, block, sizeof(block), MSG_NOSIGNAL);
+	server = stage_accept(web);
+	if (server >= 0) {
+		(void)!send(server, "HTTP/1.1 200 OK\r\n"
+		    "Content-Length: 2\r\n\r\nhi", 40, MSG_NOSIGNAL);
+		usleep(20000);
+	}
+	shutdown(fd, SHUT_WR);
+	done = recv(fd, got, 12, 0) == 12 &&
+	    memcmp(got, "HTTP/1.1 200", 12) == 0;
+	close(fd);
+	if (server >= 0)
+		close(server);
+	return done;
+}
+
+static void
+no_memory_is_told_as_no_memory(void **state)
+{
+	const struct record *r;
+	unsigned n = 0;
+	bool done;
+
+	(void)state;
+	do {
+		atomic_store(&grown, 0);
+		atomic_store(&fail_at, ++n);
+		done = exchange();
+		atomic_store(&fail_at, 0);
+		r = stage_record(RECORD_END);
+		if (atomic_load(&grown) >= n)
+			assert_int_equal(r->reason, REASON_LIMIT_MEMORY);
+	} while (atomic_load(&grown) >= n);
+	assert_true(done);
+	assert_true(n > 4);
+	print_message("%u places\n", n - 1);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -684,6 +804,10 @@ main(void)
 		T(N07_a_truncated_body_is_no_clean_end),
 		T(B037_a_black_hole_holds_nobody_up),
 		T(B037_the_next_address_is_tried_at_once),
+		T(a_request_without_a_version_is_answered_at_the_end_of_its_line),
+		T(B022_plain_http_kept_inside_a_tunnel_has_the_time_of_a_kept_one),
+		T(N11_a_tunnel_whose_server_has_left_is_dialled_again),
+		T(no_memory_is_told_as_no_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
