@@ -92,7 +92,7 @@ conn_enter(struct conn *c, enum conn_state state)
 	switch (state) {
 	case CONN_NAME:
 		/* A head of which some bytes are here has begun. */
-		c->deadline_ms = now + (c->forward && !c->inside &&
+		c->deadline_ms = now + (c->forward &&
 		    buf_left(&c->in) == 0 ? l->keepalive_ms : l->hello_ms);
 		break;
 	case CONN_RESOLVE:

@@ -210,6 +210,9 @@ weigh_step(struct conn *c)
 		return STEP_NEXT;
 	}
 	conn_close_up(c);
+	/* Inside a tunnel they are those of the CONNECT. */
+	o->failed = REASON_NONE;
+	o->n_addrs = 0;
 	conn_enter(c, CONN_RESOLVE);
 	return STEP_NEXT;
 }
