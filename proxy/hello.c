@@ -254,24 +254,32 @@ check_head(struct span s, bool first)
 	return REASON_NONE;
 }
 
+/* What n bytes of the message head say; *want: the length, 0: not known. */
+static enum reason
+judge_length(const uint8_t head[static MESSAGE_HEAD_BYTES], size_t n,
+    uint32_t *want)
+{
+	if (n > 0 && head[0] != CLIENT_HELLO)
+		return REASON_HELLO_MALFORMED;
+	if (n < MESSAGE_HEAD_BYTES)
+		return REASON_NONE;
+	*want = (uint32_t)head[1] << 16 | (uint32_t)head[2] << 8 | head[3];
+	if (*want > HELLO_MAX_BYTES)
+		return REASON_HELLO_TOO_LARGE;
+	return *want == 0 ? REASON_HELLO_MALFORMED : REASON_NONE;
+}
+
 /* The message head from the first record bytes, wherever it is split. */
 static enum reason
 read_length(struct hello_reader *r, struct span stream)
 {
 	uint8_t head[MESSAGE_HEAD_BYTES] = { 0 };
+	size_t n = r->message < sizeof(head) ? r->message : sizeof(head);
 
-	if (r->want != 0 || r->message == 0)
+	if (r->want != 0)
 		return REASON_NONE;
-	join(stream, head, r->message < sizeof(head) ? r->message :
-	    sizeof(head));
-	if (head[0] != CLIENT_HELLO)
-		return REASON_HELLO_MALFORMED;
-	if (r->message < sizeof(head))
-		return REASON_NONE;
-	r->want = (uint32_t)head[1] << 16 | (uint32_t)head[2] << 8 | head[3];
-	if (r->want > HELLO_MAX_BYTES)
-		return REASON_HELLO_TOO_LARGE;
-	return r->want == 0 ? REASON_HELLO_MALFORMED : REASON_NONE;
+	join(stream, head, n);
+	return judge_length(head, n, &r->want);
 }
 
 /* One record, when its head is there: its claimed length counts at once, so
@@ -308,23 +316,26 @@ walk(struct hello_reader *r, struct span stream, enum reason *why)
 	return PARSE_DONE;
 }
 
-/* The message head inside a record that has not arrived whole. */
+/* The message head when its last bytes are in a record that has not arrived
+ * whole. */
 static enum reason
 peek_length(const struct hello_reader *r, struct span stream)
 {
 	struct span rest = span_of(stream.data + r->at, stream.len - r->at);
+	uint8_t head[MESSAGE_HEAD_BYTES] = { 0 };
+	size_t n = r->message, part, len;
 	uint32_t want;
 
-	if (r->at != 0 || rest.len < RECORD_HEAD_BYTES + 1)
+	if (r->want != 0 || rest.len <= RECORD_HEAD_BYTES)
 		return REASON_NONE;
-	if (rest.data[5] != CLIENT_HELLO)
-		return REASON_HELLO_MALFORMED;
-	if (rest.len < RECORD_HEAD_BYTES + MESSAGE_HEAD_BYTES ||
-	    ((size_t)rest.data[3] << 8 | rest.data[4]) < MESSAGE_HEAD_BYTES)
-		return REASON_NONE;
-	want = (uint32_t)rest.data[6] << 16 | (uint32_t)rest.data[7] << 8 |
-	    rest.data[8];
-	return want > HELLO_MAX_BYTES ? REASON_HELLO_TOO_LARGE : REASON_NONE;
+	join(stream, head, n);		/* n < 4: the length is not known */
+	len = (size_t)rest.data[3] << 8 | rest.data[4];
+	part = rest.len - RECORD_HEAD_BYTES < len ?
+	    rest.len - RECORD_HEAD_BYTES : len;
+	if (part > sizeof(head) - n)
+		part = sizeof(head) - n;
+	memcpy(head + n, rest.data + RECORD_HEAD_BYTES, part);
+	return judge_length(head, n + part, &want);
 }
 
 enum parse

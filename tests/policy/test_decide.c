@@ -157,7 +157,7 @@ W18_B071_only_the_ports_of_the_rule_are_open(void **state)
 }
 
 static void
-B01_B03_B07_B076_look_alikes_do_not_pass(void **state)
+B01_B03_B06_B07_B076_look_alikes_do_not_pass(void **state)
 {
 	static const char *const bad[] = { "notallowed.test",
 	    "allowed.test.evil.test", "xallowed.test", "allowed.tes",
@@ -626,7 +626,7 @@ main(void)
 		cmocka_unit_test(
 		    the_first_rule_that_matches_name_and_port_decides),
 		cmocka_unit_test(W18_B071_only_the_ports_of_the_rule_are_open),
-		cmocka_unit_test(B01_B03_B07_B076_look_alikes_do_not_pass),
+		cmocka_unit_test(B01_B03_B06_B07_B076_look_alikes_do_not_pass),
 		cmocka_unit_test(B077_wildcards_mean_what_the_manual_says),
 		cmocka_unit_test(
 		    W16_special_use_addresses_are_refused_for_a_name),

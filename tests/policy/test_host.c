@@ -65,6 +65,49 @@ B017_names_that_some_parser_reads_as_addresses_are_literals(void **state)
 	assert_int_equal(parse("1.2.3.4.nip.io", "1.2.3.4.nip.io"), 0);
 }
 
+/* In copies of their exact size, so that a read or write behind is seen. */
+static void
+B26_a_bracketed_literal_of_any_length_is_no_name(void **state)
+{
+	static const char unit[] = "fe80:1:";
+	struct host h;
+
+	(void)state;
+	for (size_t n = 0; n < 1200; n += n < 300 ? 1 : 97) {
+		char *text = test_malloc(n + 2);
+
+		text[0] = '[';
+		for (size_t i = 0; i < n; i++)
+			text[i + 1] = unit[i % 7];
+		text[n + 1] = ']';
+		assert_int_not_equal(host_parse(&h, span_of(text, n + 2)),
+		    REASON_NONE);
+		assert_int_equal(h.len, 0);
+		if (n > 4)	/* "fe80" is a name */
+			assert_int_not_equal(host_parse(&h,
+			    span_of(text + 1, n)), REASON_NONE);
+		test_free(text);
+	}
+}
+
+static void
+B02_brackets_belong_to_addresses(void **state)
+{
+	static const char *const no[] = { "[allowed.test]", "[allowed.test",
+		"allowed.test]", "allowed[.]test", "[[::1]]", "[::1].test",
+		"[10.0.0.1]", "[::1", "::1]", "evil.test[allowed.test]" };
+	struct host h;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++) {
+		assert_int_not_equal(host_parse(&h, span_str(no[i])),
+		    REASON_NONE);
+		assert_int_equal(h.len, 0);
+		assert_int_not_equal(host_parse_policy(&h, span_str(no[i])),
+		    REASON_NONE);
+	}
+}
+
 static void
 a_nul_does_not_end_a_name(void **state)
 {
@@ -124,6 +167,9 @@ main(void)
 		cmocka_unit_test(B007_what_is_no_name_is_refused),
 		cmocka_unit_test(
 		    B017_names_that_some_parser_reads_as_addresses_are_literals),
+		cmocka_unit_test(
+		    B26_a_bracketed_literal_of_any_length_is_no_name),
+		cmocka_unit_test(B02_brackets_belong_to_addresses),
 		cmocka_unit_test(a_nul_does_not_end_a_name),
 		cmocka_unit_test(an_operator_may_write_a_u_label),
 		cmocka_unit_test(B076_under_means_at_a_label_boundary),

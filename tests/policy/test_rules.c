@@ -125,7 +125,7 @@ a_default_id_follows_what_the_rule_says_and_nothing_else(void **state)
 }
 
 static void
-B010_B077_only_three_forms_of_names_are_patterns(void **state)
+B10_B077_only_three_forms_of_names_are_patterns(void **state)
 {
 	static const char *const bad[] = { "*", "**.a.example", "a*.example",
 	    "*a.example", "a.*.example", "*.", ".", "..a.example", "",
@@ -184,9 +184,10 @@ a_file_of_names_is_read_line_by_line(void **state)
 }
 
 static void
-a_bad_line_of_a_file_is_named_with_its_number(void **state)
+B11_a_bad_line_of_a_file_is_named_with_its_number(void **state)
 {
-	const struct one_file f = { "n.txt", "a.example\nb c\n*\n" };
+	const struct one_file f = { "n.txt", "a.example\nb c\n*\n9.9.9.9\n"
+	    "2606:4700::1\n" };
 	struct one o;
 
 	(void)state;
@@ -194,6 +195,8 @@ a_bad_line_of_a_file_is_named_with_its_number(void **state)
 	    "    - {verdict: allow, hostnames_file: n.txt}\n", &f, NULL, 0));
 	assert_non_null(strstr(o.said, "n.txt:2: "));
 	assert_non_null(strstr(o.said, "n.txt:3: "));
+	assert_non_null(strstr(o.said, "n.txt:4: "));
+	assert_non_null(strstr(o.said, "n.txt:5: "));
 	one_done(&o);
 }
 
@@ -293,11 +296,11 @@ main(void)
 		cmocka_unit_test(
 		    a_default_id_follows_what_the_rule_says_and_nothing_else),
 		cmocka_unit_test(
-		    B010_B077_only_three_forms_of_names_are_patterns),
+		    B10_B077_only_three_forms_of_names_are_patterns),
 		cmocka_unit_test(a_wildcard_over_a_public_suffix_needs_force),
 		cmocka_unit_test(a_file_of_names_is_read_line_by_line),
 		cmocka_unit_test(
-		    a_bad_line_of_a_file_is_named_with_its_number),
+		    B11_a_bad_line_of_a_file_is_named_with_its_number),
 		cmocka_unit_test(
 		    an_empty_or_missing_file_of_names_fails_the_load),
 		cmocka_unit_test(B75_options_without_effect_are_errors),

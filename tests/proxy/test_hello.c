@@ -206,7 +206,7 @@ a_hello_reads_the_same_at_every_split_of_the_stream(void **state)
 }
 
 static void
-a_hello_may_be_cut_into_records_of_every_size(void **state)
+B004_B17_a_hello_may_be_cut_into_records_of_any_size(void **state)
 {
 	(void)state;
 	make_name("www.example.com", 15);
@@ -291,6 +291,47 @@ B002_a_larger_hello_is_refused_when_its_length_is_there(void **state)
 }
 
 static void
+N02_a_claimed_length_is_refused_before_its_bytes(void **state)
+{
+	static const size_t sizes[] = { 20000, 40000, 65535, 0xffffff };
+	static const uint8_t none[] = { 22, 3, 1, 0, 0 };
+	static const uint8_t fill[1000];
+	struct bytes rest;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		make_name("a.example", 9);
+		message.b[1] = (uint8_t)(sizes[i] >> 16);
+		message.b[2] = (uint8_t)(sizes[i] >> 8);
+		message.b[3] = (uint8_t)sizes[i];
+		for (size_t first = 1; first < 4; first++) {
+			/* even the length comes in pieces */
+			put_records(&stream, &message, first, message.n);
+			assert_int_equal(stream_refusal(),
+			    REASON_HELLO_TOO_LARGE);
+			assert_int_equal(feed(span_of(stream.b, stream.n),
+			    1).at, 4 + 2 * 5);
+		}
+	}
+	/* an empty record between two pieces */
+	make_name("a.example", 9);
+	put_records(&stream, &message, 20, message.n);
+	rest = stream;
+	stream.n = 25;
+	put(&stream, none, sizeof(none));
+	put(&stream, rest.b + 25, rest.n - 25);
+	assert_int_equal(stream_refusal(), REASON_HELLO_MALFORMED);
+	/* the largest, whose name comes last, in uneven records */
+	ext.n = 0;
+	for (unsigned n = 0; n < 16; n++)
+		put_ext(&ext, 0x1000 + n, fill, sizeof(fill));
+	put_sni(&ext, 0, span_str("late.example"));
+	put_message(&message, &ext);
+	put_records(&stream, &message, 3, 16384);
+	assert_name("late.example");
+}
+
+static void
 B002_a_record_larger_than_the_protocol_allows_is_refused(void **state)
 {
 	static const uint8_t huge[] = { 22, 3, 1, 0xff, 0xff };
@@ -304,7 +345,7 @@ B002_a_record_larger_than_the_protocol_allows_is_refused(void **state)
 }
 
 static void
-a_hello_in_too_many_records_is_refused(void **state)
+B17_a_hello_in_too_many_records_is_refused(void **state)
 {
 	(void)state;
 	make_sized(HELLO_RECORDS_MAX - 4);
@@ -569,14 +610,16 @@ main(void)
 		cmocka_unit_test(
 		    a_hello_reads_the_same_at_every_split_of_the_stream),
 		cmocka_unit_test(
-		    a_hello_may_be_cut_into_records_of_every_size),
+		    B004_B17_a_hello_may_be_cut_into_records_of_any_size),
 		cmocka_unit_test(N02_the_name_may_stand_in_the_last_record),
 		cmocka_unit_test(B002_a_hello_of_the_largest_size_is_read),
 		cmocka_unit_test(
 		    B002_a_larger_hello_is_refused_when_its_length_is_there),
 		cmocka_unit_test(
+		    N02_a_claimed_length_is_refused_before_its_bytes),
+		cmocka_unit_test(
 		    B002_a_record_larger_than_the_protocol_allows_is_refused),
-		cmocka_unit_test(a_hello_in_too_many_records_is_refused),
+		cmocka_unit_test(B17_a_hello_in_too_many_records_is_refused),
 		cmocka_unit_test(B004_an_alert_between_two_pieces_is_malformed),
 		cmocka_unit_test(
 		    B004_a_second_message_in_the_last_record_is_malformed),

@@ -32,7 +32,7 @@ opened(int origin, int *server)
 }
 
 static void
-B032_tunnels_hold_their_places(void **state)
+B032_W35_tunnels_hold_their_places(void **state)
 {
 	struct proxy_limits l = stage_limits;
 	int fd[10], server[10], origin, more;
@@ -64,7 +64,7 @@ B032_tunnels_hold_their_places(void **state)
 }
 
 static void
-B028_without_descriptors_accepting_pauses_and_goes_on(void **state)
+B028_W34_without_descriptors_accepting_pauses(void **state)
 {
 	struct rlimit old, few;
 	int fd[40], n = 0, origin, server;
@@ -231,9 +231,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(B032_tunnels_hold_their_places),
+		cmocka_unit_test(B032_W35_tunnels_hold_their_places),
 		cmocka_unit_test(
-		    B028_without_descriptors_accepting_pauses_and_goes_on),
+		    B028_W34_without_descriptors_accepting_pauses),
 		cmocka_unit_test(N25_no_byte_reaches_another_connection),
 		cmocka_unit_test(B032_an_idle_tunnel_costs_little_memory),
 		cmocka_unit_test(a_client_that_says_nothing_is_refused_in_time),

@@ -53,7 +53,7 @@ opened(int *server)
 }
 
 static void
-B013_an_allowed_name_reaches_its_own_address(void **state)
+B13_B22_an_allowed_name_reaches_its_own_address(void **state)
 {
 	const struct record *r;
 	char word[2];
@@ -149,7 +149,7 @@ refused_with_alert(const char *name, enum reason why)
 }
 
 static void
-N04_a_denial_is_readable_while_the_client_sends(void **state)
+N04_W28_a_denial_is_readable_while_it_sends(void **state)
 {
 	(void)state;
 	refused_with_alert("denied.test", REASON_RULE_DENY);
@@ -448,10 +448,10 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(B013_an_allowed_name_reaches_its_own_address),
+		T(B13_B22_an_allowed_name_reaches_its_own_address),
 		T(W19_a_hello_in_single_bytes_is_judged_as_a_whole),
 		T(B008_B022_bytes_of_no_protocol_do_not_pass_by_a_rule_for_a_name),
-		T(N04_a_denial_is_readable_while_the_client_sends),
+		T(N04_W28_a_denial_is_readable_while_it_sends),
 		T(B026_each_half_ends_on_its_own),
 		T(B029_a_reset_stays_a_reset_and_loses_nothing),
 		T(B031_a_slow_reader_slows_its_sender_and_gets_all),
