@@ -5,19 +5,45 @@ import re
 
 class Case:
     """attempt(lab) -> Result; leaks(Result): it got out; closed(lab, Result)
-    asserts what the same attempt gives with the guard."""
+    asserts what the same attempt gives with the guard.  The world's servers
+    are asked too, unless they keep no log of such a thing."""
 
     def __init__(self, name, attempt, leaks, closed,
-                 modes=("gateway", "shared")):
+                 modes=("gateway", "shared"), logged=True):
         self.name, self.attempt, self.leaks = name, attempt, leaks
-        self.closed, self.modes = closed, modes
+        self.closed, self.modes, self.logged = closed, modes, logged
+
+
+# What the policy never opens, as a server would see it.
+DENIED_HOSTS = {"evil.test", "denied.test", "wild.test"}
+DENIED_ADDRESSES = {"203.0.113.66", "10.9.9.9", "169.254.169.254"}
+
+
+def forbidden(entry):
+    return entry.get("host") in DENIED_HOSTS or \
+        entry.get("addr") in DENIED_ADDRESSES
+
+
+def shut(lab, attempt):
+    """An attempt of which no server may see anything forbidden."""
+    r = lab.watched(attempt)
+    assert not any(forbidden(e) for e in r.arrived), r
+    return r
+
+
+def key(entry):
+    return tuple(sorted((k, v) for k, v in entry.items() if k != "peer"))
 
 
 def check_pair(gate, case):
     leak = gate.leaks[case.name]
     assert case.leaks(leak), "it does not leak without the guard: %r" % leak
-    r = case.attempt(gate.lab)
+    assert leak.arrived or not case.logged, leak
+    r = shut(gate.lab, case.attempt)
     assert r.status != "timeout", r
+    if case.logged:
+        lost = {key(e) for e in leak.arrived} - {key(e) for e in r.arrived}
+        assert lost, "all of it arrived: %r" % r
     case.closed(gate.lab, r)
 
 

@@ -40,10 +40,12 @@ def gate(request, lab):
     """penstock in one mode, and what the file's attempts gave before it."""
     mode = request.param
     lab.unguarded(mode)
+    if getattr(request.module, "PLAIN_PROXY", False):
+        lab.plain()
     leaks = {}
     for c in getattr(request.module, "CASES", []):
         if mode in c.modes:
-            leaks[c.name] = c.attempt(lab)
+            leaks[c.name] = lab.watched(c.attempt, c.logged)
     lab.up(mode, **getattr(request.module, "SETTINGS", {}))
     yield Gate(lab, leaks)
     lab.down()

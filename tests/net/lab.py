@@ -101,6 +101,7 @@ class Result:
     def __init__(self, argv, status, out, err, seconds):
         self.argv, self.status, self.out, self.err = argv, status, out, err
         self.seconds = seconds
+        self.arrived = []           # what the world's servers saw of it
 
     @property
     def text(self):
@@ -109,7 +110,8 @@ class Result:
     def __repr__(self):
         return "%s\n  status %s in %.2f s\n  out: %s\n  err: %s" % (
             " ".join(self.argv)[:400], self.status, self.seconds,
-            self.out[-1500:], self.err[-1500:])
+            self.out[-1500:], self.err[-1500:]) + "".join(
+                "\n  arrived: %r" % e for e in self.arrived)
 
 
 class Lab:
@@ -125,6 +127,7 @@ class Lab:
         self.spaces = []
         self.dns = None
         self.penstock = None
+        self.plain_proxy = None
         self.space = None           # where penstock runs
         self.mode = None
         self.starts = 0
@@ -437,7 +440,7 @@ class Lab:
     def up(self, mode, policy=POLICY, extra="", ipv6="drop", env=None,
            cells=None, credential=False):
         """penstock with its rules, ready."""
-        self.unguarded(mode)
+        self.unguarded(mode)        # and no plain proxy
         self.forward(False)
         self.config(mode, policy, extra, ipv6, cells, credential)
         r = self.run(self.space, self.rules_binary or self.binary, "rules",
@@ -492,6 +495,9 @@ class Lab:
         return int(words[1]) if len(words) > 1 else 0, body.decode()
 
     def down(self):
+        if self.plain_proxy is not None:
+            self.stop(self.plain_proxy)
+            self.plain_proxy = None
         if self.penstock is not None:
             self.stop(self.penstock)
             self.penstock = None
@@ -533,11 +539,39 @@ class Lab:
             time.sleep(0.05)
 
     def seen(self, **want):
-        """What the world's servers saw."""
-        with open(os.path.join(self.dir, "seen")) as f:
-            all_ = [json.loads(line) for line in f if line.endswith("\n")]
-        return [r for r in all_
+        """What the world's servers saw, by their own logs."""
+        found = []
+        for name in ("seen", "logs/access"):
+            with open(os.path.join(self.dir, name)) as f:
+                found += [json.loads(line) for line in f
+                          if line.endswith("\n")]
+        return [r for r in found
                 if all(r.get(k) == v for k, v in want.items())]
+
+    def watched(self, attempt, expect=False):
+        """An attempt, and what of it arrived at the world's servers."""
+        logs = [os.path.join(self.dir, n) for n in ("seen", "logs/access")]
+        before = [os.path.getsize(n) for n in logs]
+        r = attempt(self)
+        end = time.monotonic() + (1 if expect else 0.03)
+        while True:
+            r.arrived = []
+            for name, at in zip(logs, before):
+                with open(name) as f:
+                    f.seek(at)
+                    r.arrived += [json.loads(line) for line in f
+                                  if line.endswith("\n")]
+            if time.monotonic() > end or (expect and r.arrived):
+                return r
+            time.sleep(0.02)
+
+    def plain(self):
+        """The same listener without a policy, until down()."""
+        self.plain_proxy = self.start(self.space, PYTHON, HERE +
+                                      "/plainproxy.py", "15080", "15001",
+                                      stdout=subprocess.PIPE)
+        if self.plain_proxy.stdout.readline() != b"ready\n":
+            raise LabError("the plain proxy did not start")
 
     def asked(self, name):
         """How often the world's DNS server was asked for this name."""
@@ -580,7 +614,10 @@ worker_processes 1;
 pid @DIR@/nginx.pid;
 events { worker_connections 1024; }
 http {
-	access_log @DIR@/logs/access;
+	log_format lines escape=json '{"what": "nginx", "host": "$host", '
+		'"addr": "$server_addr", "port": "$server_port", '
+		'"line": "$request", "sni": "$ssl_server_name"}';
+	access_log @DIR@/logs/access lines;
 	client_body_temp_path @DIR@/tmp; proxy_temp_path @DIR@/tmp;
 	fastcgi_temp_path @DIR@/tmp; uwsgi_temp_path @DIR@/tmp;
 	scgi_temp_path @DIR@/tmp;

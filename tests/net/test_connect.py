@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The explicit listener beside the transparent one: CONNECT and absolute
-form.  Without the guard an agent needs no proxy, so the leaks are direct."""
+form.  What it refuses is first had from a proxy without a policy at the same
+place."""
 import os
 
 import pytest
 
-from cases import GET, TCP, reached
+from cases import GET, TCP, Case, check_pair, reached
 from lab import HERE, POLICY
 
 TRICKS = os.path.join(HERE, "tricks.py")
+PLAIN_PROXY = True
 
 
 def proxied(lab, *args, **kw):
@@ -16,8 +18,122 @@ def proxied(lab, *args, **kw):
                      lab.proxy_address, *args, **kw)
 
 
-def raw(lab, data):
-    return lab.python(TCP, lab.proxy_address, "15080", data, "", "6")
+def raw(lab, data, wait="6"):
+    return lab.python(TCP, lab.proxy_address, "15080", data, "", wait)
+
+
+def by_proxy(*args):
+    return lambda lab: proxied(lab, *args)
+
+
+def trick(what, *args):
+    return lambda lab: lab.agent("/usr/bin/python3", TRICKS, what,
+                                 lab.proxy_address, *args)
+
+
+CONNECT = "CONNECT %s HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n"
+
+
+def send(data):
+    return lambda lab: raw(lab, data)
+
+
+def to(target):
+    """CONNECT, and a request whose arrival any web server logs."""
+    return send(CONNECT % (target, target) + GET % "evil.test")
+
+
+def spoke(word):
+    return lambda r: word in r.out
+
+
+def refused(lab, r):
+    assert "HTTP/1.1 4" in r.out or "HTTP/1.1 5" in r.out, r
+    assert " 200 " not in r.out.split("\n")[0] and not r.arrived, r
+
+
+def said_403(lab, r):
+    assert r.status == 56 and "response 403" in r.err, r
+    assert "Denied by penstock: no_rule evil.test:443" in r.err, r
+    assert "proxy-status" in r.err.lower() and not r.arrived, r
+
+
+def in_words(*words):
+    def closed(lab, r):
+        assert all(w in r.out for w in words), r
+        assert not reached(r) and not r.arrived, r
+    return closed
+
+
+def mismatch(lab, r):
+    assert "200" in r.out and not reached(r) and not r.arrived, r
+    assert lab.record(kind="decision", reason="sni_mismatch")["verdict"] == \
+        "deny"
+
+
+def only_the_first(lab, r):
+    assert "reached allowed.test" in r.out, r
+    assert "reached evil.test" not in r.out and "403" in r.out, r
+
+
+def no_second_200(lab, r):
+    assert "reached" not in r.out and r.out.count(" 200 ") <= 1, r
+    assert not r.arrived, r
+
+
+def evil(r):
+    return "reached evil.test" in r.out
+
+
+LEADS = ["203.0.113.66:443", "evil.test:443", "10.9.9.9:443",
+         "169.254.169.254:80", "allowed.test:443@evil.test:443",
+         "rebind.test:443", "[2001:db8:113::10]:443",
+         "evil.test%00.allowed.test:443"]
+CASES = [
+    Case("connect-denied", by_proxy("-vk", "https://evil.test/"), reached,
+         said_403),
+    Case("absolute-form-denied", by_proxy("http://evil.test/"), reached,
+         in_words("no_rule")),
+    Case("a-deny-rule-speaks", by_proxy("http://denied.test/"), reached,
+         in_words("use the artifact store", "no-denied")),
+    Case("W21-sni-inside-the-tunnel",
+         trick("connect", "allowed.test", "evil.test"), evil, mismatch),
+    Case("W21-even-another-allowed-name",
+         trick("connect", "allowed.test", "other.test"), reached, mismatch),
+    Case("B35-only-the-authority-counts",
+         send(CONNECT % ("evil.test:80", "allowed.test:80") + GET %
+              "evil.test"), evil, refused),
+    Case("B38-connect-inside-a-tunnel",
+         send(CONNECT % ("allowed.test:80", "allowed.test:80") +
+              CONNECT % ("evil.test:443", "evil.test:443")),
+         lambda r: any("CONNECT" in e["line"] for e in r.arrived),
+         no_second_200),
+    Case("plain-http-inside-a-tunnel",
+         send(CONNECT % ("allowed.test:80", "allowed.test:80") +
+              GET % "evil.test"), evil, lambda lab, r: None),
+    Case("a-second-request-to-another-name",
+         send("GET http://allowed.test/ HTTP/1.1\\r\\nHost: allowed.test"
+              "\\r\\n\\r\\nGET http://evil.test/ HTTP/1.1\\r\\n"
+              "Host: evil.test\\r\\nConnection: close\\r\\n\\r\\n"), evil,
+         only_the_first),
+    Case("the-listener-itself-is-no-destination",
+         lambda lab: lab.python(TCP, lab.proxy_address, "15001",
+                                GET % "allowed.test", ""), reached,
+         in_words()),
+    Case("to-our-own-listener", send(
+        CONNECT % ("127.0.0.1:15080", "127.0.0.1:15080") +
+        GET % "allowed.test"), reached, refused),
+    Case("to-our-own-listener-in-hex", send(
+        CONNECT % ("0x7f000001:15080", "0x7f000001:15080") +
+        GET % "allowed.test"), reached, refused),
+    Case("to-a-port-that-no-rule-opens", to("allowed.test:22"),
+         spoke("SSH-2.0"), refused, logged=False),
+] + [Case("to-" + t, to(t), lambda r: r.arrived and " 200 " in r.out,
+          refused) for t in LEADS]
+
+
+def test_closed_after_leak(gate, case):
+    check_pair(gate, case)
 
 
 def test_connect_to_an_allowed_name(gate):
@@ -31,100 +147,30 @@ def test_absolute_form_to_an_allowed_name(gate):
     assert "reached allowed.test" in r.out, r
 
 
-def test_connect_denied_says_403(gate):
-    r = proxied(gate.lab, "-v", "https://evil.test/")
-    assert r.status == 56 and "response 403" in r.err, r
-    assert "Denied by penstock: no_rule evil.test:443" in r.err, r
-    assert "proxy-status" in r.err.lower(), r
-
-
-def test_absolute_form_denied_says_403(gate):
-    r = proxied(gate.lab, "http://evil.test/")
-    assert "no_rule" in r.out and not reached(r), r
-
-
-def test_a_deny_rule_speaks(gate):
-    r = proxied(gate.lab, "http://denied.test/")
-    assert "use the artifact store" in r.out and "no-denied" in r.out, r
-
-
-def test_w21_sni_inside_the_tunnel(gate):
-    r = gate.lab.agent("/usr/bin/python3", TRICKS, "connect",
-                       gate.lab.proxy_address, "allowed.test", "evil.test")
-    assert "200" in r.out and not reached(r), r
-    assert gate.lab.record(kind="decision", reason="sni_mismatch")["verdict"] == "deny"
-
-
-def test_w21_even_another_allowed_name(gate):
-    r = gate.lab.agent("/usr/bin/python3", TRICKS, "connect",
-                       gate.lab.proxy_address, "allowed.test", "other.test")
-    assert not reached(r), r
-
-
 def test_w30_bytes_after_the_head_are_kept(gate):
-    r = gate.lab.agent("/usr/bin/python3", TRICKS, "early",
-                       gate.lab.proxy_address, "allowed.test")
+    r = trick("early", "allowed.test")(gate.lab)
     assert "reached allowed.test" in r.out, r
 
 
-CONNECT = "CONNECT %s HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n"
-
-
-@pytest.mark.parametrize("target", [
-    "203.0.113.66:443", "[2001:db8:113::10]:443", "127.0.0.1:15080",
-    "allowed.test:22", "evil.test:443", "rebind.test:443",
-    "allowed.test", "allowed.test:0", "allowed.test:99999", ":443",
-    "allowed.test:443@evil.test:443", "169.254.169.254:80", "10.9.9.9:443",
-    "0x7f000001:80", "allowed.test%00.evil.test:443"])
-def test_targets_that_are_refused(gate, target):
-    r = raw(gate.lab, CONNECT % (target, target))
-    assert "HTTP/1.1 4" in r.out or "HTTP/1.1 5" in r.out, r
-    assert " 200 " not in r.out.split("\n")[0], r
-
-
-def test_b35_only_the_authority_counts(gate):
-    r = raw(gate.lab, CONNECT % ("evil.test:443", "allowed.test:443"))
-    assert " 200 " not in r.out and "HTTP/1.1 4" in r.out, r
-
-
-def test_b38_connect_inside_a_tunnel(gate):
-    inner = CONNECT % ("evil.test:443", "evil.test:443")
-    r = raw(gate.lab, CONNECT % ("allowed.test:80", "allowed.test:80") +
-            inner)
-    assert "reached" not in r.out and r.out.count(" 200 ") <= 1, r
-
-
-def test_plain_http_inside_a_tunnel_is_judged(gate):
-    r = raw(gate.lab, CONNECT % ("allowed.test:80", "allowed.test:80") +
-            GET % "evil.test")
-    assert "reached evil.test" not in r.out, r
-
-
-def test_a_second_request_to_another_name(gate):
-    first = "GET http://allowed.test/ HTTP/1.1\\r\\nHost: allowed.test" \
-        "\\r\\n\\r\\n"
-    other = "GET http://evil.test/ HTTP/1.1\\r\\nHost: evil.test\\r\\n" \
-        "Connection: close\\r\\n\\r\\n"
-    r = raw(gate.lab, first + other)
-    assert "reached allowed.test" in r.out, r
-    assert "reached evil.test" not in r.out and "403" in r.out, r
-
-
-def test_the_listener_itself_is_no_destination(gate):
-    """A connection whose destination is our own listener is refused."""
-    r = gate.lab.python(TCP, "127.0.0.1" if gate.lab.mode == "shared"
-                        else "198.18.0.1", "15001", GET % "allowed.test", "")
-    assert not reached(r), r
+@pytest.mark.parametrize("target", ["allowed.test", "allowed.test:0",
+                                    "allowed.test:99999", ":443"])
+def test_targets_that_are_none(gate, target):
+    refused(gate.lab, gate.lab.watched(to(target)))
 
 
 def test_a_client_of_no_cell_is_refused(lab):
+    ways = (lambda lab: lab.agent("curl", "-sS", "--resolve",
+                                  "allowed.test:80:203.0.113.10",
+                                  "http://allowed.test/"),
+            by_proxy("http://allowed.test/"))
+    lab.unguarded("gateway")
+    lab.plain()
+    assert all(reached(way(lab)) for way in ways)
     lab.up("gateway", cells=["    from: {cidr: 198.18.0.77/32}"])
     try:
-        for r in (lab.agent("curl", "-sS", "--resolve",
-                            "allowed.test:80:203.0.113.10",
-                            "http://allowed.test/"),
-                  proxied(lab, "http://allowed.test/")):
-            assert not reached(r), r
+        for way in ways:
+            r = lab.watched(way)
+            assert not reached(r) and not r.arrived, r
         assert lab.record(reason="unknown_cell")["verdict"] == "deny"
     finally:
         lab.down()
@@ -147,19 +193,26 @@ while True:
 
 def test_w29_credentials_are_asked_for_and_stay_here(lab):
     """Basic at the explicit listener: 407 without, never forwarded, never
-    written."""
+    written.  A plain proxy asks nobody, and hands the credential on."""
     made = lab.run("world", lab.binary, "token").text
     token = made.split("token:")[1].split()[0]
     hashed = made.split("credential:")[1].split()[0]
     server = lab.start("world", "/usr/bin/python3", "-c", ECHO_HEAD,
                        stdout=-1)
-    lab.up("gateway", credential=True, cells=[
-        "    from: {credential: \"%s\"}" % hashed],
-        policy=POLICY.replace(
-            "hostname: ssh.test, ports: [22], protocol: tcp",
-            "hostname: ssh.test, ports: [80]"))
+    basic = ("-i", "--proxy-basic", "-U", "agent-1:")
+    lab.unguarded("gateway")
+    lab.plain()
     try:
         assert server.stdout.readline() == b"ready\n"
+        assert reached(proxied(lab, "-i", "http://ssh.test/"))
+        r = proxied(lab, *basic[:-1], basic[-1] + token, "http://ssh.test/")
+        assert "reached GET" in r.out, r
+        assert "authorization: basic" in r.out.lower(), r
+        lab.up("gateway", credential=True, cells=[
+            "    from: {credential: \"%s\"}" % hashed],
+            policy=POLICY.replace(
+                "hostname: ssh.test, ports: [22], protocol: tcp",
+                "hostname: ssh.test, ports: [80]"))
         r = proxied(lab, "-i", "http://ssh.test/")
         assert " 407 " in r.out and "Basic" in r.out and not reached(r), r
         r = proxied(lab, "-i", "-U", "agent-1:wrong", "http://ssh.test/")

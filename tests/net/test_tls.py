@@ -30,7 +30,8 @@ def answered(r):
 CASES = [
     Case("denied-sni", curl("-k", "--resolve", "evil.test:443:" + ADDRESS,
                             "https://evil.test/"), reached, alert),
-    Case("W17-no-sni", trick("sniless", ADDRESS), answered, ended),
+    Case("W17-no-sni", trick("sniless", ADDRESS), answered, ended,
+         logged=False),
     Case("address-instead-of-name", curl("-k", "https://203.0.113.66/"),
          reached, lambda lab, r: never(r)),
     Case("denied-sni-split", trick("split", ADDRESS, "evil.test"), reached,
