@@ -11,6 +11,7 @@ static const char *const kind_words[] = {
 	[RECORD_POLICY] = "policy", [RECORD_DECISION] = "decision",
 	[RECORD_END] = "end", [RECORD_DNS] = "dns", [RECORD_ROLE] = "role",
 	[RECORD_GAP] = "gap", [RECORD_STOP] = "stop",
+	[RECORD_RULES] = "rules",
 };
 static const char *const via_words[] = {
 	[VIA_NONE] = "none", [VIA_TPROXY] = "tproxy",

@@ -18,6 +18,7 @@ enum record_kind {
 	RECORD_ROLE,		/* a role died or was started again */
 	RECORD_GAP,		/* records were lost: count */
 	RECORD_STOP,
+	RECORD_RULES,		/* the kernel's rules were lost, or are back */
 };
 
 /* How a connection came in. */

@@ -69,6 +69,7 @@ admin_check_ok(const struct health *h, enum admin_check c)
 	case CHECK_ENGINES: return h->engines_ready > 0;
 	case CHECK_RESOLVER: return h->resolver_ready;
 	case CHECK_RECORDER: return h->recorder_ready;
+	case CHECK_RULES: return h->rules;
 	case CHECK_NOT_DRAINING: return !h->draining;
 	case CHECK_POLICY_CURRENT: return !h->stale;
 	case CHECK_ENFORCING: return h->enforcing;
@@ -148,6 +149,10 @@ get_readyz(struct admin *a, bool verbose)
 		say(a, "[%s] %s%s%s\n", ok ? "+" : "-", admin_check_word(c),
 		    ok ? "" : " effect: ", ok ? "" : admin_check_effect(c));
 	}
+	for (unsigned i = 0; verbose && i < h.n_roles; i++)
+		say(a, "role %s %u pid %d%s\n", role_word(h.roles[i].kind),
+		    h.roles[i].index, (int)h.roles[i].pid,
+		    h.roles[i].ready ? "" : " not ready");
 	if (!h.enforcing)
 		say(a, "not enforcing\n");
 	say(a, ready ? "ready\n" : "not ready\n");
@@ -213,7 +218,14 @@ get_status(struct admin *a)
 		    admin_check_word((enum admin_check)c),
 		    admin_check_ok(&h, (enum admin_check)c) ? "true" :
 		    "false");
-	say(a, "},\"connections_open\":%lld,\"accepted\":%lld,"
+	say(a, "},\"roles\":[");
+	for (unsigned i = 0; i < h.n_roles; i++)
+		say(a, "%s{\"role\":\"%s\",\"index\":%u,\"pid\":%d,"
+		    "\"ready\":%s,\"restarts\":%u}", i > 0 ? "," : "",
+		    role_word(h.roles[i].kind), h.roles[i].index,
+		    (int)h.roles[i].pid, h.roles[i].ready ? "true" : "false",
+		    h.roles[i].restarts);
+	say(a, "],\"connections_open\":%lld,\"accepted\":%lld,"
 	    "\"allowed\":%lld,\"bytes_up\":%lld,\"bytes_down\":%lld,"
 	    "\"records\":%lld,\"denied\":{",
 	    (long long)count_sum(a->role->counts, COUNT_CONNECTIONS_OPEN),

@@ -16,6 +16,7 @@ X(POLICY, "policy", "closed") \
 X(ENGINES, "engines", "closed") \
 X(RESOLVER, "resolver", "closed") \
 X(RECORDER, "recorder", "closed") \
+X(RULES, "rules", "open") \
 X(NOT_DRAINING, "not_draining", "closed") \
 X(POLICY_CURRENT, "policy_current", "none") \
 X(ENFORCING, "enforcing", "open")

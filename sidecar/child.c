@@ -238,6 +238,8 @@ give_all(struct child *c)
 		give(c, GIVE_HEALTH, 0, p->health_fd);
 		give(c, GIVE_LISTENER, 0, p->admin_fd);
 		break;
+	case ROLE_WARDEN:
+		break;
 	case ROLE_PARENT:
 	case ROLE_COMPILE:
 	case ROLE_COUNT:
@@ -273,18 +275,34 @@ take_pins(struct child *c, struct ipc_message *m)
 }
 
 static void
+take_rules(struct parent *p, struct ipc_message *m)
+{
+	struct ipc_rules r;
+
+	if (m->len == sizeof(r)) {
+		memcpy(&r, m->body, sizeof(r));
+		parent_rules(p, &r);
+	}
+	ipc_discard(m);
+}
+
+static void
 take_message(struct child *c, struct ipc_message *m)
 {
 	struct parent *p = c->parent;
 
 	if (m->type == IPC_GIVE) {
 		take_pins(c, m);
+	} else if (m->type == IPC_RULES && c->kind == ROLE_WARDEN) {
+		take_rules(p, m);
 	} else if (m->type == IPC_COMPILED && c->kind == ROLE_COMPILE) {
 		reload_compiled(p, m);
 	} else {
 		ipc_discard(m);
 		if (m->type == IPC_READY)
 			c->ready = true;
+		if (m->type == IPC_WROTE && c->kind == ROLE_RECORDER)
+			c->wrote = true;
 	}
 	parent_advance(p);
 }
@@ -350,7 +368,7 @@ child_ended(struct child *c, int status)
 
 	child_stop_event(c);
 	c->pid = 0;
-	c->ready = false;
+	c->ready = c->wrote = false;
 	forget(c);
 	shared_guard(p);
 	if (p->phase >= PHASE_DRAIN)
@@ -363,6 +381,8 @@ child_ended(struct child *c, int status)
 	    role_word(c->kind), c->index, (int)pid,
 	    WIFSIGNALED(status) ? "signal" : "status",
 	    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	if (c->kind == ROLE_WARDEN)
+		parent_rules(p, NULL);
 	if (p->phase < PHASE_SERVING)
 		parent_fail(p, 1);	/* it never served: say so, once */
 	else

@@ -323,6 +323,12 @@ user_admin(struct read *r, const struct yaml_node *n)
 }
 
 static void
+user_warden(struct read *r, const struct yaml_node *n)
+{
+	user(r, n, &r->s->uid_warden);
+}
+
+static void
 read_users(struct read *r, const struct yaml_node *n)
 {
 	static const struct config_key in[] = {
@@ -330,6 +336,7 @@ read_users(struct read *r, const struct yaml_node *n)
 		{ "resolver", user_resolver },
 		{ "recorder", user_recorder },
 		{ "admin", user_admin },
+		{ "warden", user_warden },
 		{ NULL, NULL },
 	};
 
@@ -337,7 +344,7 @@ read_users(struct read *r, const struct yaml_node *n)
 		/* One number: a Kubernetes sidecar has one uid. */
 		user(r, n, &r->s->uid_engine);
 		r->s->uid_resolver = r->s->uid_recorder = r->s->uid_admin =
-		    r->s->uid_engine;
+		    r->s->uid_warden = r->s->uid_engine;
 		return;
 	}
 	config_read_map(r, n, in, "users");

@@ -52,6 +52,13 @@ confine_can_setuid(void)
 	return get_capabilities(&have) == 0 && (have & need) == need;
 }
 
+/* The kernel lists its rules for nobody else. */
+static uint64_t
+keeps(enum role_kind k)
+{
+	return k == ROLE_WARDEN ? 1ull << CAP_NET_ADMIN : 0;
+}
+
 int
 confine_privileges(enum role_kind k, uid_t uid, unsigned nofile)
 {
@@ -63,11 +70,13 @@ confine_privileges(enum role_kind k, uid_t uid, unsigned nofile)
 	rc = set_limits(k, nofile);
 	/* The change of uid takes SETPCAP away: the bounding set before. */
 	if (rc == 0)
-		rc = drop_bounding(0);
+		rc = drop_bounding(keeps(k));
+	if (rc == 0 && keeps(k) != 0 && prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0))
+		rc = -errno;
 	if (rc == 0 && uid != SETTINGS_UID_KEEP && confine_can_setuid())
 		rc = become(uid);
 	if (rc == 0)
-		rc = drop_capabilities(0);
+		rc = drop_capabilities(keeps(k));
 	if (rc == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
 		rc = -errno;
 	return rc;
@@ -90,14 +99,15 @@ confine_compile(int dir)
 }
 
 int
-confine_parent(void)
+confine_parent(bool watched)
 {
+	uint64_t keep = 1ull << CAP_SETUID | 1ull << CAP_SETGID |
+	    1ull << CAP_KILL | (watched ? keeps(ROLE_WARDEN) : 0);
 	int rc;
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		return -errno;
-	rc = drop_capabilities(1ull << CAP_SETUID | 1ull << CAP_SETGID |
-	    1ull << CAP_KILL);
+	rc = drop_capabilities(keep);
 	if (rc == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
 		rc = -errno;
 	return rc == 0 ? seccomp_apply(ROLE_PARENT) : rc;

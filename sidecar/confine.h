@@ -26,8 +26,8 @@ MUST_USE int confine_lock(enum role_kind k, int dir);
 MUST_USE int confine_compile(int dir);
 
 /* The parent, after everything privileged was done: SETUID, SETGID and KILL
- * stay where they were. */
-MUST_USE int confine_parent(void);
+ * stay where they were, and NET_ADMIN when it has a warden to start again. */
+MUST_USE int confine_parent(bool watched);
 
 /* True when this process may become another uid. */
 bool confine_can_setuid(void);

@@ -10,6 +10,16 @@
  */
 #define HEALTH_STALE_MS 3000	/* an older beat: the parent hangs */
 
+/* A process of penstock's. */
+#define HEALTH_ROLES_MAX 72u
+struct health_role {
+	uint32_t kind;			/* enum role_kind */
+	uint32_t index;			/* of an engine */
+	int32_t pid;			/* 0: it is away */
+	uint32_t restarts;
+	bool ready;
+};
+
 struct health {
 	uint64_t generation;
 	uint8_t digest[POLICY_DIGEST_BYTES];
@@ -18,10 +28,14 @@ struct health {
 	uint32_t engines, engines_ready;
 	uint32_t restarts;		/* of all roles */
 	bool serving;			/* all roles came up once */
-	bool recorder_ready, resolver_ready;
+	bool recorder_ready;		/* and its first record is out */
+	bool resolver_ready;
+	bool rules;			/* as they should be, or none needed */
 	bool enforcing;
 	bool stale;			/* a newer policy was refused */
 	bool draining;
+	uint32_t n_roles;
+	struct health_role roles[HEALTH_ROLES_MAX];
 };
 
 struct health_page;

@@ -20,8 +20,18 @@ enum ipc_type {
 	IPC_REOPEN,		/* recorder: open the file again */
 	IPC_READY,		/* from a role: it serves */
 	IPC_DRAINED,		/* from an engine: nothing is left open */
+	IPC_WROTE,		/* from the recorder: the first record is out */
+	IPC_RULES,		/* from the warden: struct ipc_rules */
 	IPC_COMPILED,		/* from compile: struct ipc_compiled + fds */
 	IPC_TYPES,
+};
+
+/* What the kernel's rules are now, once each WARDEN_MS and when it changed. */
+#define WARDEN_MS 5000
+#define IPC_WHY_BYTES 512u
+struct ipc_rules {
+	uint32_t ok;
+	char why[IPC_WHY_BYTES];	/* NUL-terminated by the reader */
 };
 
 struct ipc_message {

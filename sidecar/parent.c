@@ -23,6 +23,7 @@
 #define BEAT_MS 1000
 #define RULES_LIMIT_S 10u
 #define FLUSH_LIMIT_MS 5000
+#define RULES_STALE_MS (3 * WARDEN_MS)
 
 static struct health_page *health;
 
@@ -81,11 +82,13 @@ init(struct parent *p, const struct parent_options *o)
 		c->fd = -1;
 		c->kind = i >= CHILD_ENGINE ? ROLE_ENGINE :
 		    i == CHILD_RECORDER ? ROLE_RECORDER :
-		    i == CHILD_RESOLVER ? ROLE_RESOLVER : ROLE_ADMIN;
+		    i == CHILD_RESOLVER ? ROLE_RESOLVER :
+		    i == CHILD_WARDEN ? ROLE_WARDEN : ROLE_ADMIN;
 		c->index = i >= CHILD_ENGINE ? i - CHILD_ENGINE : 0;
 		c->column = i >= CHILD_ENGINE ? COLUMN_ENGINE + c->index :
 		    i == CHILD_RECORDER ? COLUMN_RECORDER :
-		    i == CHILD_RESOLVER ? COLUMN_RESOLVER : COLUMN_ADMIN;
+		    i == CHILD_RESOLVER ? COLUMN_RESOLVER :
+		    i == CHILD_WARDEN ? COLUMN_WARDEN : COLUMN_ADMIN;
 	}
 	p->started_s = (int64_t)time(NULL);
 	log_init("parent", LOG_INFO_);
@@ -265,7 +268,8 @@ phase_complete(const struct parent *p)
 		return p->children[CHILD_RESOLVER].ready && p->pins_fd >= 0;
 	case PHASE_ENGINES:
 		return child_engines_ready(p) == p->n_engines &&
-		    (p->admin_fd < 0 || p->children[CHILD_ADMIN].ready);
+		    (p->admin_fd < 0 || p->children[CHILD_ADMIN].ready) &&
+		    (!p->watched || p->children[CHILD_WARDEN].ready);
 	case PHASE_SERVING:
 		return false;
 	case PHASE_DRAIN:
@@ -275,6 +279,7 @@ phase_complete(const struct parent *p)
 		return true;
 	case PHASE_CLOSE:
 		return p->children[CHILD_RESOLVER].pid == 0 &&
+		    p->children[CHILD_WARDEN].pid == 0 &&
 		    p->children[CHILD_ADMIN].pid == 0;
 	case PHASE_FLUSH:
 		return p->children[CHILD_RECORDER].pid == 0;
@@ -319,6 +324,8 @@ start_engines(struct parent *p)
 		rc = child_start(&p->children[CHILD_ENGINE + i]);
 	if (rc == 0 && p->admin_fd >= 0)
 		rc = child_start(&p->children[CHILD_ADMIN]);
+	if (rc == 0 && p->watched)
+		rc = child_start(&p->children[CHILD_WARDEN]);
 	return rc;
 }
 
@@ -348,13 +355,14 @@ start_phase(struct parent *p)
 	case PHASE_ENGINES:
 		return start_engines(p);
 	case PHASE_SERVING:
-		rc = confine_parent();
+		rc = confine_parent(p->watched);
 		if (rc == 0)
 			serving(p);
 		return rc;
 	case PHASE_CLOSE:
 		child_send(&p->children[CHILD_RESOLVER], IPC_STOP);
 		child_send(&p->children[CHILD_ADMIN], IPC_STOP);
+		child_send(&p->children[CHILD_WARDEN], IPC_STOP);
 		return 0;
 	case PHASE_FLUSH:
 		flush_last(p);
@@ -397,6 +405,7 @@ check_rules(struct parent *p)
 
 	if ((m != MODE_SHARED && m != MODE_GATEWAY) || p->o.rules_external)
 		return 0;
+	p->watched = p->rules_told = true;
 	pid = fork();
 	if (pid < 0)
 		return -errno;
@@ -459,7 +468,6 @@ serving(struct parent *p)
 	    PENSTOCK_VERSION, settings_mode_word(p->settings.mode),
 	    enforcing ? "enforcing" : "not enforcing", p->n_engines);
 	parent_note(p, RECORD_POLICY, "in use");
-	notify_send("READY=1");
 	if (p->reload_again && p->compile.pid == 0)
 		hup(p);
 }
@@ -526,6 +534,84 @@ parent_fail(struct parent *p, int status)
 	event_active(p->signals[0], EV_SIGNAL, 1);
 }
 
+/* ---- what is known outside ---- */
+
+/* A warden that says nothing is no assurance. */
+static bool
+rules_stand(const struct parent *p)
+{
+	return !p->watched || p->phase < PHASE_SERVING || (p->rules_ok &&
+	    parent_now_ms() - p->rules_ms < RULES_STALE_MS);
+}
+
+/* Once when they go and once when they are back. */
+static void
+say_rules(struct parent *p)
+{
+	bool ok = rules_stand(p);
+	const char *why = p->rules_ms > 0 && !p->rules_ok ? p->rules_why :
+	    "the role warden says nothing";
+
+	if (ok == p->rules_told || p->phase != PHASE_SERVING)
+		return;
+	p->rules_told = ok;
+	if (ok) {
+		log_line(LOG_WARN, "the kernel's rules stand again");
+		parent_note(p, RECORD_RULES, "in place again");
+		return;
+	}
+	log_line(LOG_ERROR_, "RULES LOST, mode %s is not enforced: %s",
+	    settings_mode_word(p->settings.mode), why);
+	parent_note(p, RECORD_RULES, "lost: %s", why);
+}
+
+void
+parent_rules(struct parent *p, const struct ipc_rules *r)
+{
+	p->rules_ok = r != NULL && r->ok != 0;
+	p->rules_ms = r != NULL ? parent_now_ms() : 0;
+	if (r != NULL)
+		snprintf(p->rules_why, sizeof(p->rules_why), "%.*s",
+		    (int)sizeof(r->why) - 1, r->why);
+	say_rules(p);
+}
+
+static void
+list_role(struct health *h, const struct child *c)
+{
+	h->roles[h->n_roles++] = (struct health_role){
+		.kind = c->kind, .index = c->index, .pid = (int32_t)c->pid,
+		.ready = c->ready, .restarts = c->restarts,
+	};
+	h->restarts += c->restarts;
+}
+
+static void
+list_roles(struct health *h, const struct parent *p)
+{
+	h->roles[h->n_roles++] = (struct health_role){
+		.kind = ROLE_PARENT, .pid = (int32_t)getpid(), .ready = true,
+	};
+	for (unsigned i = 0; i < p->n_children; i++)
+		if (p->children[i].started_ms > 0)
+			list_role(h, &p->children[i]);
+	if (p->compile.pid > 0)
+		list_role(h, &p->compile);
+}
+
+/* The service manager hears it when readyz says it. */
+static void
+say_ready(struct parent *p)
+{
+	static bool said;
+
+	if (said || p->phase != PHASE_SERVING ||
+	    !p->children[CHILD_RECORDER].wrote)
+		return;
+	said = true;
+	notify_send("READY=1");
+}
+
 static void
 write_health(struct parent *p)
 {
@@ -534,13 +620,16 @@ write_health(struct parent *p)
 		.started_s = p->started_s, .engines = p->n_engines,
 		.engines_ready = child_engines_ready(p),
 		.serving = p->phase == PHASE_SERVING,
-		.recorder_ready = p->children[CHILD_RECORDER].ready,
+		.recorder_ready = p->children[CHILD_RECORDER].ready &&
+		    p->children[CHILD_RECORDER].wrote,
+		.rules = rules_stand(p),
 		.resolver_ready = p->children[CHILD_RESOLVER].ready,
 		.stale = p->stale, .draining = p->phase >= PHASE_DRAIN,
 	};
 
-	for (unsigned i = 0; i < p->n_children; i++)
-		h.restarts += p->children[i].restarts;
+	list_roles(&h, p);
+	say_rules(p);
+	say_ready(p);
 	if (p->policy != NULL) {
 		memcpy(h.digest, policy_digest(p->policy), sizeof(h.digest));
 		h.enforcing = settings_is_enforcing(&p->settings, p->policy,

@@ -28,6 +28,7 @@ struct child {
 	pid_t pid;			/* 0: not running */
 	int fd;
 	bool ready;
+	bool wrote;			/* recorder: its first record is out */
 	struct event *readable;
 	struct event *again;		/* timer of the next start */
 	int64_t started_ms;
@@ -38,7 +39,8 @@ struct child {
 #define CHILD_RECORDER 0u
 #define CHILD_RESOLVER 1u
 #define CHILD_ADMIN 2u
-#define CHILD_ENGINE 3u
+#define CHILD_WARDEN 3u
+#define CHILD_ENGINE 4u
 #define CHILDREN_MAX (CHILD_ENGINE + LIMIT_ENGINES_MAX)
 
 struct parent {
@@ -69,6 +71,11 @@ struct parent {
 	struct child compile;		/* one shot */
 	struct event *compile_limit;
 	bool reload_again;
+
+	bool watched;			/* a warden compares the rules */
+	bool rules_ok, rules_told;	/* its last word; what was said */
+	int64_t rules_ms;		/* when; 0: it has no word */
+	char rules_why[IPC_WHY_BYTES];
 
 	/* shared with the roles */
 	int rings[COLUMNS];
@@ -114,6 +121,8 @@ void parent_advance(struct parent *p);
 void parent_fail(struct parent *p, int status);
 void parent_note(struct parent *p, enum record_kind kind, const char *fmt,
     ...) __attribute__((format(printf, 3, 4)));
+/* A word of the warden's, or its end (NULL). */
+void parent_rules(struct parent *p, const struct ipc_rules *r);
 int64_t parent_now_ms(void);
 
 #endif

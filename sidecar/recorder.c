@@ -89,6 +89,9 @@ commit(struct recorder *v)
 	for (unsigned i = 0; i < COLUMNS; i++)
 		if (v->rings[i] != NULL)
 			emit_commit(v->rings[i]);
+	if (v->written == 0 && v->seq > 0 &&
+	    role_send(v->role, IPC_WROTE) != 0)
+		log_line(LOG_WARN, "the parent does not read");
 	v->written = v->seq;
 }
 

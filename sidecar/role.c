@@ -30,6 +30,7 @@ static const char *const words[] = {
 	[ROLE_PARENT] = "parent", [ROLE_COMPILE] = "compile",
 	[ROLE_RESOLVER] = "resolver", [ROLE_ENGINE] = "engine",
 	[ROLE_RECORDER] = "recorder", [ROLE_ADMIN] = "admin",
+	[ROLE_WARDEN] = "warden",
 };
 
 const char *
@@ -50,6 +51,8 @@ ops_of(enum role_kind k)
 		return &recorder_ops;
 	case ROLE_ADMIN:
 		return &admin_ops;
+	case ROLE_WARDEN:
+		return &warden_ops;
 	case ROLE_PARENT:
 	case ROLE_COMPILE:
 	case ROLE_COUNT:
@@ -236,6 +239,8 @@ uid_of(const struct role *r)
 		return r->settings.uid_recorder;
 	case ROLE_ADMIN:
 		return r->settings.uid_admin;
+	case ROLE_WARDEN:
+		return r->settings.uid_warden;
 	case ROLE_PARENT:
 	case ROLE_COMPILE:
 	case ROLE_COUNT:
@@ -337,6 +342,9 @@ serve(struct role *r)
 	/* start may take the descriptor; the lock needs it afterwards. */
 	if (dir >= 0)
 		lock_dir = fcntl(dir, F_DUPFD_CLOEXEC, 3);
+	else if (r->kind == ROLE_WARDEN)
+		lock_dir = open("/proc/sys/net", O_PATH | O_DIRECTORY |
+		    O_CLOEXEC);
 	rc = r->policy == NULL ? -ENOENT : open_shared(r);
 	if (rc == 0)
 		rc = confine(r, dir);

@@ -18,7 +18,7 @@
  */
 enum role_kind {
 	ROLE_PARENT = 0, ROLE_COMPILE, ROLE_RESOLVER, ROLE_ENGINE,
-	ROLE_RECORDER, ROLE_ADMIN,
+	ROLE_RECORDER, ROLE_ADMIN, ROLE_WARDEN,
 	ROLE_COUNT,
 };
 
@@ -29,7 +29,8 @@ const char *role_word(enum role_kind k);
 #define COLUMN_RESOLVER 1u
 #define COLUMN_RECORDER 2u
 #define COLUMN_ADMIN 3u
-#define COLUMN_ENGINE 4u	/* and the following LIMIT_ENGINES_MAX */
+#define COLUMN_WARDEN 4u
+#define COLUMN_ENGINE 5u	/* and the following LIMIT_ENGINES_MAX */
 #define COLUMNS (COLUMN_ENGINE + LIMIT_ENGINES_MAX)
 
 /* What a descriptor is for. */
@@ -127,7 +128,7 @@ void role_end(struct role *r);
 void role_fail(struct role *r);
 
 extern const struct role_ops resolver_ops, engine_ops, recorder_ops,
-    admin_ops;
+    admin_ops, warden_ops;
 
 #define ROLE_PARENT_FD 3
 

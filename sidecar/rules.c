@@ -690,15 +690,23 @@ table_compare(struct nft *n, const struct rules_spec *r, char *why,
 }
 
 static int
-compare_all(struct nft *n, const struct rules_spec *r, char *why, size_t size)
+routes_compare(const struct rules_spec *r, char *why, size_t size)
 {
-	int error = table_compare(n, r, why, size);
+	int error = 0;
 
-	if (error == 0 && r->mode == MODE_GATEWAY)
+	if (r->mode == MODE_GATEWAY)
 		error = rules_route_check(why, size);
 	if (error == 0 && r->mode == MODE_GATEWAY)
 		error = rules_route_forwarding(why, size);
 	return error;
+}
+
+static int
+compare_all(struct nft *n, const struct rules_spec *r, char *why, size_t size)
+{
+	int error = table_compare(n, r, why, size);
+
+	return error == 0 ? routes_compare(r, why, size) : error;
 }
 
 int
@@ -714,6 +722,95 @@ rules_check(const struct rules_spec *r, char *why, size_t size)
 		return error;
 	error = compare_all(&n, r, why, size);
 	nft_close(&n);
+	return error;
+}
+
+struct rules_watch {
+	struct nft nft;
+	struct rules_spec spec;		/* of what is remembered */
+	json_t *good;			/* the table as it should be; or NULL */
+};
+
+int
+rules_watch_new(struct rules_watch **out, char *why, size_t size)
+{
+	struct rules_watch *w = calloc(1, sizeof(*w));
+	int error;
+
+	if (w == NULL) {
+		snprintf(why, size, "%s", strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	error = nft_open(&w->nft, why, size);
+	if (error != 0) {
+		free(w);
+		return error;
+	}
+	*out = w;
+	return 0;
+}
+
+void
+rules_watch_free(struct rules_watch *w)
+{
+	if (w == NULL)
+		return;
+	json_decref(w->good);
+	nft_close(&w->nft);
+	free(w);
+}
+
+/* Its things in order, without what differs between two loads. */
+static json_t *
+table_things(struct nft *n, int *error, char *why, size_t size)
+{
+	json_t *list = nft_table(n, TABLE, error, why, size), *out;
+	json_t *all[THINGS_MAX];
+	size_t len;
+
+	if (list == NULL)
+		return NULL;
+	out = is_dormant(list) ? NULL : json_array();
+	len = things(list, all, THINGS_MAX);
+	for (size_t i = 0; out != NULL && i < len && i < THINGS_MAX; i++)
+		json_array_append(out, all[i]);
+	json_decref(list);
+	return out;
+}
+
+static bool
+stands_still(struct rules_watch *w, const struct rules_spec *r, char *why,
+    size_t size)
+{
+	json_t *now;
+	bool same;
+	int error;
+
+	if (w->good == NULL || memcmp(r, &w->spec, sizeof(*r)) != 0)
+		return false;
+	now = table_things(&w->nft, &error, why, size);
+	same = now != NULL && json_equal(now, w->good);
+	json_decref(now);
+	return same;
+}
+
+int
+rules_watch_check(struct rules_watch *w, const struct rules_spec *r,
+    char *why, size_t size)
+{
+	int error;
+
+	if (stands_still(w, r, why, size))
+		return routes_compare(r, why, size);
+	error = compare_all(&w->nft, r, why, size);
+	json_decref(w->good);
+	w->good = NULL;
+	if (error == 0) {
+		int ignored;
+
+		w->good = table_things(&w->nft, &ignored, why, size);
+		w->spec = *r;
+	}
 	return error;
 }
 

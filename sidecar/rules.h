@@ -56,6 +56,16 @@ MUST_USE int rules_apply(const struct rules_spec *r, char *why, size_t size);
  * there are none, -EBADMSG with the name of the rule that differs. */
 MUST_USE int rules_check(const struct rules_spec *r, char *why, size_t size);
 
+/* The same again and again, over one context of libnftables that is opened
+ * before a process is confined.  What stood once as it should is remembered,
+ * so that a comparison which finds it again changes nothing in the kernel. */
+struct rules_watch;
+MUST_USE int rules_watch_new(struct rules_watch **out, char *why,
+    size_t size);
+void rules_watch_free(struct rules_watch *w);
+MUST_USE int rules_watch_check(struct rules_watch *w,
+    const struct rules_spec *r, char *why, size_t size);
+
 /* Take away all that any mode loads; nothing there is success. */
 MUST_USE int rules_remove(char *why, size_t size);
 

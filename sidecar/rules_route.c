@@ -17,6 +17,8 @@ struct ask_route {
 	bool found;		/* a dump had it */
 };
 
+#define LOOPBACK_INDEX 1	/* of lo, in every network namespace */
+
 static const uint8_t families[] = { AF_INET, AF_INET6 };
 
 static int talk(struct nlmsghdr *h, mnl_cb_t cb, void *arg);
@@ -108,7 +110,7 @@ route_message(char *buf, uint8_t family, uint16_t type, uint16_t flags)
 	m->rtm_scope = RT_SCOPE_HOST;
 	m->rtm_table = RT_TABLE_UNSPEC;
 	mnl_attr_put_u32(h, RTA_TABLE, RULES_ROUTE_TABLE);
-	mnl_attr_put_u32(h, RTA_OIF, if_nametoindex("lo"));
+	mnl_attr_put_u32(h, RTA_OIF, LOOPBACK_INDEX);
 	return h;
 }
 
@@ -217,7 +219,7 @@ on_route(const struct nlmsghdr *h, void *arg)
 	if (m->rtm_family == q->family && m->rtm_type == RTN_LOCAL &&
 	    m->rtm_dst_len == 0 &&
 	    attribute(h, at, RTA_TABLE) == RULES_ROUTE_TABLE &&
-	    attribute(h, at, RTA_OIF) == if_nametoindex("lo"))
+	    attribute(h, at, RTA_OIF) == LOOPBACK_INDEX)
 		q->found = true;
 	return MNL_CB_OK;
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <seccomp.h>
@@ -67,6 +68,14 @@ static const int compile_calls[] = {
 	SCMP_SYS(faccessat2), SCMP_SYS(readlink), SCMP_SYS(readlinkat),
 	SCMP_SYS(getcwd), SCMP_SYS(getuid), SCMP_SYS(geteuid),
 	SCMP_SYS(getgid), SCMP_SYS(getegid),
+};
+
+/* Asks the kernel for its rules, and looks into /proc/sys/net (Landlock). */
+static const int warden_calls[] = {
+	SCMP_SYS(bind), SCMP_SYS(getsockname), SCMP_SYS(getsockopt),
+	SCMP_SYS(setsockopt), SCMP_SYS(sendto), SCMP_SYS(recvfrom),
+	SCMP_SYS(openat), SCMP_SYS(getuid), SCMP_SYS(geteuid),
+	SCMP_SYS(select), SCMP_SYS(pselect6),
 };
 
 /* Nobody calls these by mistake. */
@@ -182,6 +191,20 @@ add_sockets(scmp_filter_ctx ctx)
 	return rc;
 }
 
+/* Netlink: nftables and routes. */
+static int
+add_netlink(scmp_filter_ctx ctx)
+{
+	static const int protocols[] = { NETLINK_ROUTE, NETLINK_NETFILTER };
+	int rc = 0;
+
+	for (size_t i = 0; i < 2 && rc == 0; i++)
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket),
+		    2, SCMP_A0(SCMP_CMP_EQ, AF_NETLINK, 0),
+		    SCMP_A2(SCMP_CMP_EQ, (scmp_datum_t)protocols[i], 0));
+	return rc;
+}
+
 /* What is waiting in a socket, and the name of an interface by its number. */
 static int
 add_ioctls(scmp_filter_ctx ctx)
@@ -234,6 +257,11 @@ add_role(scmp_filter_ctx ctx, enum role_kind k)
 		break;
 	case ROLE_RECORDER:
 		rc = ADD(ctx, file_calls);
+		break;
+	case ROLE_WARDEN:
+		rc = ADD(ctx, warden_calls);
+		if (rc == 0)
+			rc = add_netlink(ctx);
 		break;
 	case ROLE_COMPILE:
 		rc = ADD(ctx, file_calls);

@@ -28,6 +28,7 @@ settings_default(struct settings *s, enum settings_mode mode)
 	s->uid_resolver = UID_FIRST + 1;
 	s->uid_recorder = UID_FIRST + 2;
 	s->uid_admin = UID_FIRST + 3;
+	s->uid_warden = UID_FIRST + 4;
 	s->uid_compile = SETTINGS_UID_KEEP;
 	s->drain_timeout_ms = 30000;
 	s->log_level = 2;
@@ -179,7 +180,8 @@ same_users(const struct settings *a, const struct settings *b)
 	return a->uid_engine == b->uid_engine &&
 	    a->uid_resolver == b->uid_resolver &&
 	    a->uid_recorder == b->uid_recorder &&
-	    a->uid_admin == b->uid_admin;
+	    a->uid_admin == b->uid_admin &&
+	    a->uid_warden == b->uid_warden;
 }
 
 #define SAME(field) (memcmp(&a->field, &b->field, sizeof(a->field)) == 0)

@@ -47,6 +47,7 @@ struct settings {
 	char admin[SETTINGS_PATH_BYTES];	/* address:port | unix:PATH */
 	char ledger_dir[SETTINGS_PATH_BYTES];	/* empty: stdout */
 	uid_t uid_engine, uid_resolver, uid_recorder, uid_admin, uid_compile;
+	uid_t uid_warden;
 	uint32_t drain_timeout_ms;
 	uint8_t log_level;
 	bool accept_shared_segment;

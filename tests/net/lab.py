@@ -450,7 +450,8 @@ class Lab:
         self.serve(env=env)
 
     def serve(self, env=None, records=None):
-        """Start penstock; `records` takes its records in place of a file."""
+        """Start penstock, until it is ready; `records` takes its records in
+        place of a file, and then it need only serve."""
         self.starts += 1
         self.records_path = os.path.join(self.dir,
                                          "records.%d" % self.starts)
@@ -464,7 +465,8 @@ class Lab:
                 stdin=subprocess.DEVNULL,
                 stdout=out, stderr=err, env=env, start_new_session=True)
         self.children.append(self.penstock)
-        self.wait(self.ready, 15, "penstock")
+        self.wait(self.ready if records is None else
+                  lambda: 'msg="started ' in self.log(), 15, "penstock")
 
     def ready(self):
         if self.penstock.poll() is not None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start, change, failure and end."""
+import json
 import os
 import signal
 import time
@@ -244,7 +245,71 @@ def test_what_cannot_be_recorded_is_not_allowed(fresh):
     fresh.stop(fresh.penstock)
     fresh.serve(records="/dev/full")    # every write fails: no space
     time.sleep(1)
+    # nor does it say ready: its first record is not written
+    status, body = fresh.get("/readyz?verbose")
+    assert status == 503 and "[-] recorder effect: closed" in body, body
     before = len(fresh.seen())
     r = fresh.agent(*get)
     assert r.out != "200", r
     assert len(fresh.seen()) == before
+
+
+def direct(lab):
+    """A name that nothing allows, asked of its address."""
+    return lab.agent("curl", "-sS", "-m", "3", "-H", "Host: evil.test",
+                     "http://203.0.113.11/")
+
+
+def test_rules_that_are_lost_fail_readiness_until_they_are_back(fresh):
+    lab = fresh
+    table = lab.run(lab.space, "nft", "-s", "list", "table", "inet",
+                    "penstock").out
+    assert lab.get("/readyz")[0] == 200
+    assert "reached" not in direct(lab).out
+    lab.run(lab.space, "nft", "delete", "table", "inet", "penstock")
+    # told at once, by the kernel; 5 s would be the interval's
+    lab.wait(lambda: lab.get("/readyz")[0] == 503, 3, "the loss")
+    assert "[-] rules effect: open" in lab.get("/readyz")[1]
+    assert 'check_ok{check="rules",effect="open"} 0' in lab.get("/metrics")[1]
+    assert "RULES LOST" in lab.log()
+    lab.wait(lambda: [r for r in lab.records()
+                      if r["kind"] == "rules" and "lost" in r["detail"]], 3,
+             "the record")
+    if lab.mode == "shared":
+        assert "reached" in direct(lab).out    # and that is the truth
+    # a table that is almost right is not right
+    broken = "\n".join(line for line in table.splitlines()
+                       if "post/agent" not in line and "forw/rest" not in
+                       line)
+    lab.run(lab.space, "nft", "-f", "-", stdin=broken)
+    time.sleep(1.5)
+    assert lab.get("/readyz")[0] == 503
+    lab.run(lab.space, lab.binary, "rules", "apply", "-c", lab.conf)
+    lab.wait(lambda: lab.get("/readyz")[0] == 200, 3, "the rules")
+    assert "reached" not in direct(lab).out
+    lab.wait(lambda: [r for r in lab.records()
+                      if r["kind"] == "rules" and "again" in r["detail"]], 3,
+             "the record")
+
+
+def test_a_warden_that_is_killed_comes_back_and_still_sees(fresh):
+    lab = fresh
+    old = pids(lab, "warden")
+    assert len(old) == 1
+    os.kill(old[0], signal.SIGKILL)
+    lab.wait(lambda: pids(lab, "warden") not in ([], old), 5, "a warden")
+    lab.wait(lambda: lab.get("/readyz")[0] == 200, 5, "readiness")
+    lab.run(lab.space, "nft", "delete", "table", "inet", "penstock")
+    lab.wait(lambda: lab.get("/readyz")[0] == 503, 3, "the loss")
+
+
+def test_status_names_each_process(fresh):
+    lab = fresh
+    roles = json.loads(lab.get("/status")[1])["roles"]
+    told = {r["role"]: r["pid"] for r in roles if r["ready"]}
+    assert told.pop("parent") == parents(lab)[0]
+    assert set(told) == {"recorder", "resolver", "admin", "engine", "warden"}
+    for role, pid in told.items():
+        assert pids(lab, role) == [pid], role
+        assert "role %s 0 pid %d\n" % (role, pid) in \
+            lab.get("/readyz?verbose")[1]
