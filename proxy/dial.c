@@ -35,8 +35,6 @@ judge_addrs(struct conn *c)
 	for (size_t i = 0; i < o->n_addrs; i++) {
 		struct endpoint to = { o->addrs[i], o->to.port };
 
-		if (c->proxy->parts.ipv6_drop && !addr_is_v4(&to.addr))
-			continue;
 		if (weigh_addr(c, &to, &d)) {
 			if (n == 0)
 				kept = d;

@@ -64,7 +64,6 @@ struct proxy_parts {
 	const struct proxy_limits *limits;
 	const struct proxy_listener *listeners;
 	size_t n_listeners;
-	bool ipv6_drop;			/* no IPv6 address is dialled */
 	uint64_t connection_base;	/* first connection id of this engine */
 };
 

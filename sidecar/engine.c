@@ -96,7 +96,6 @@ make_proxy(struct role *r, struct engine *e)
 		.engine = r->index, .n_engines = n,
 		.limits = &r->settings.limits,
 		.listeners = e->listeners, .n_listeners = e->n_listeners,
-		.ipv6_drop = r->settings.ipv6_drop,
 		.connection_base = r->number,
 	};
 

@@ -36,8 +36,8 @@ servers(const struct role *r, struct resolve_settings *to)
 	}
 	to->timeout_ms = 2000;
 	to->tries = 2;
-	to->ipv4 = true;
-	to->ipv6 = !r->settings.ipv6_drop;
+	/* ipv6: drop is the workload's IPv6, not ours */
+	to->ipv4 = to->ipv6 = true;
 	to->pending_max = 4096;
 }
 

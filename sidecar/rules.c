@@ -288,9 +288,9 @@ shared_filter(const struct rules_spec *r, const char *exempt, struct text *t)
 	rule(t, "flt/docker-dns", "ip daddr 127.0.0.11 ct direction original "
 	    OWNED " reject");
 	if (r->admin_port != 0)
-		rule(t, "flt/admin", "fib daddr type local tcp dport %" PRIu16
-		    " ct direction original reject with tcp reset",
-		    r->admin_port);
+		rule(t, "flt/admin", "meta skuid != 0 fib daddr type local "
+		    "tcp dport %" PRIu16 " ct direction original reject with "
+		    "tcp reset", r->admin_port);
 	if (r->ipv6_drop)
 		rule(t, "flt/ipv6", "meta nfproto ipv6 fib daddr type "
 		    "!= local " OWNED " reject with icmpv6 admin-prohibited");
@@ -306,15 +306,17 @@ shared_guard(const struct rules_spec *r, const char *exempt, struct text *t)
 {
 	chain(t, "post", "filter", "postrouting", 300, "drop");
 	rule(t, "post/lo", "oifname \"lo\" accept");
-	if (r->ipv6_drop)
-		rule(t, "post/ipv6", "meta nfproto ipv6 counter drop");
 	rule(t, "post/exempt", "%s accept", exempt);
+	/* what is dropped is the agent's; our own upstream may be IPv6 */
+	if (r->ipv6_drop)
+		rule(t, "post/ipv6", "meta nfproto ipv6 " OWNED
+		    " counter drop");
 	if (r->n_inbound > 0)
-		rule(t, "post/served", SERVED);
+		rule(t, "post/served", "%s" SERVED, r->ipv6_drop ?
+		    "meta nfproto ipv4 " : "");
 	rule(t, "post/agent", OWNED " counter drop");
 	rule(t, "post/orphan", MARK_OWN " counter accept");
-	if (!r->ipv6_drop)
-		rule(t, "post/ndp", NDP);
+	rule(t, "post/ndp", NDP);
 	rule(t, "post/rest", "counter drop");
 	end(t);
 }

@@ -150,7 +150,8 @@ def test_hidden_port_of_the_engine_resolver(lab):
 
 
 def test_admin_port_is_closed_to_the_agent(lab):
-    """On a TCP port the rules keep the agent away; penstock's uid may."""
+    """On a TCP port the rules keep the agent away; root and the exempt uids
+    may."""
     ask = ("/usr/bin/curl", "-sS", "-m", "3", "http://127.0.0.1:9901/livez")
     lab.unguarded("shared")
     lab.forward(False)
@@ -166,6 +167,9 @@ def test_admin_port_is_closed_to_the_agent(lab):
         lab.serve()
         r = lab.agent(*ask)
         assert r.status == 7 and r.seconds < 2, r
+        # the operator: root in the namespace
+        r = lab.run("shared", *ask)
+        assert r.status == 0 and "ok" in r.out, r
     finally:
         lab.ready = ready
         lab.down()
@@ -329,6 +333,33 @@ def test_print_is_what_was_reviewed(lab, name):
         assert r.out.replace("penstock " + version, "penstock VERSION") == \
             f.read()
 
+
+
+@pytest.mark.parametrize("mode", ["shared", "gateway"])
+def test_ipv6_drop_is_the_agents_and_not_our_own(lab, mode):
+    """A name that has IPv6 only is reached through the explicit listener,
+    while the agent's own IPv6 is closed and its AAAA question empty."""
+    reached_six = "reached six.test at 2001:db8:113::10"
+    lab.unguarded(mode)
+    r = lab.python(TCP, "2001:db8:113::10", "80", GET % "six.test", "")
+    assert reached(r), r        # open without the guard
+    lab.up(mode)
+    try:
+        r = lab.agent("curl", "-sS", "-m", "8", "-x", "http://%s:15080" %
+                      lab.proxy_address, "http://six.test/")
+        assert reached_six in r.out, r
+        r = lab.python(TCP, "2001:db8:113::10", "80", GET % "six.test", "")
+        assert not reached(r) and "error" in r.out, r
+        r = lab.python(ASK, "203.0.113.53", "six.test", "28", "udp")
+        assert "rcode 0 answers 0" in r.out, r
+        if mode == "shared":
+            out = lab.run("shared", "nft", "list", "chain", "inet",
+                          "penstock", "post").out
+            assert "post/ipv6" in out, out
+            r = lab.python(TCP, "2001:db8:113::10", "80", EVIL, "device")
+            assert not reached(r), r
+    finally:
+        lab.down()
 
 
 @pytest.mark.parametrize("mode", ["shared", "gateway"])
