@@ -380,6 +380,40 @@ names_visit(struct span image, const struct host *name,
 	}
 }
 
+void
+names_each(struct span image, void (*visit)(void *arg, struct span name,
+    unsigned kinds, uint32_t rule), void *arg)
+{
+	struct view v = view_of(image);
+
+	for (uint32_t i = 0; i < v.head->n_entries; i++) {
+		const struct entry *e = &v.entries[i];
+
+		for (uint32_t k = 0; k < e->n_refs; k++) {
+			uint32_t ref = v.refs[e->refs + k];
+
+			visit(arg, span_of(v.text + e->text, e->len),
+			    ref >> 30, ref & RULE_BITS);
+		}
+	}
+}
+
+bool
+names_holds(struct span image, struct span name, unsigned kinds,
+    uint32_t rule)
+{
+	struct view v = view_of(image);
+	const struct entry *e = find(&v, name);
+
+	for (uint32_t k = 0; e != NULL && k < e->n_refs; k++) {
+		uint32_t ref = v.refs[e->refs + k];
+
+		if (ref == (kinds << 30 | rule))
+			return true;
+	}
+	return false;
+}
+
 bool
 names_has_under(struct span image, const struct host *name)
 {

@@ -37,6 +37,14 @@ MUST_USE bool names_check(struct span image, uint32_t n_rules);
 void names_visit(struct span image, const struct host *name,
     bool (*visit)(void *arg, uint32_t rule, enum names_kind kind), void *arg);
 
+/* Call visit for every pattern (name and kinds) of every rule, in no order. */
+void names_each(struct span image, void (*visit)(void *arg,
+    struct span name, unsigned kinds, uint32_t rule), void *arg);
+
+/* True when this rule has this very pattern. */
+bool names_holds(struct span image, struct span name, unsigned kinds,
+    uint32_t rule);
+
 /* True when some pattern lies under `name` (it is an ancestor). */
 bool names_has_under(struct span image, const struct host *name);
 

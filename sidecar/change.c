@@ -4,7 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "policy/image.h"
+#include "policy/names.h"
+
 #define LINE_BYTES 256
+#define SOME_NAMES 3u		/* of a file's that are told by name */
 
 struct finder {
 	void (*say)(void *arg, const char *line);
@@ -14,8 +18,23 @@ struct finder {
 
 /* The rules of one cell, by id. */
 struct listed {
-	struct rule_view *rules;
+	struct listed_rule {
+		struct rule_view view;
+		uint32_t at;		/* its number in the cell */
+	} *rules;
 	uint32_t n;
+};
+
+/* The names that stand on one side only, of one rule. */
+struct names_told {
+	uint32_t other;			/* the rule's number over there */
+	unsigned n;
+	char some[120];			/* the first of them */
+};
+
+struct names_finder {
+	struct span there;		/* the other side's index */
+	struct names_told *rules;	/* by number on this side */
 };
 
 static void
@@ -33,7 +52,8 @@ tell(struct finder *f, char sign, struct span cell, const char *what)
 static int
 by_id(const void *va, const void *vb)
 {
-	const struct rule_view *a = va, *b = vb;
+	const struct rule_view *a = &((const struct listed_rule *)va)->view;
+	const struct rule_view *b = &((const struct listed_rule *)vb)->view;
 	size_t n = a->id.len < b->id.len ? a->id.len : b->id.len;
 	int c = memcmp(a->id.data, b->id.data, n);
 
@@ -51,8 +71,10 @@ list_rules(const struct policy *p, uint32_t cell)
 	l.rules = calloc(l.n > 0 ? l.n : 1, sizeof(*l.rules));
 	if (l.rules == NULL)
 		l.n = 0;
-	for (uint32_t i = 0; i < l.n; i++)
-		n += policy_rule(p, cell, i, &l.rules[n]);
+	for (uint32_t i = 0; i < l.n; i++) {
+		l.rules[n].at = i;
+		n += policy_rule(p, cell, i, &l.rules[n].view);
+	}
 	l.n = n;
 	qsort(l.rules, l.n, sizeof(l.rules[0]), by_id);
 	return l;
@@ -82,15 +104,118 @@ compare_rules(struct finder *f, struct span cell, const struct listed *a,
 		    by_id(&a->rules[i], &b->rules[k]);
 
 		if (c < 0) {
-			tell_rule(f, '-', cell, &a->rules[i]);
+			tell_rule(f, '-', cell, &a->rules[i].view);
 			count->rules_removed++;
 		} else if (c > 0) {
-			tell_rule(f, '+', cell, &b->rules[k]);
+			tell_rule(f, '+', cell, &b->rules[k].view);
 			count->rules_added++;
 		}
 		i += c <= 0;
 		k += c >= 0;
 	}
+}
+
+/* ---- names of a file ---- */
+
+static struct span
+names_of(const struct policy *p, uint32_t cell)
+{
+	struct span image = policy_image(p);
+
+	return image_text(image,
+	    image_sets(image)[image_cells(image)[cell].set].names);
+}
+
+static void
+on_name(void *arg, struct span name, unsigned kinds, uint32_t rule)
+{
+	struct names_finder *f = arg;
+	struct names_told *t = &f->rules[rule];
+	char text[HOST_MAX_BYTES + 8];
+	size_t at = strlen(t->some);
+
+	if (t->other == RULE_NONE ||
+	    names_holds(f->there, name, kinds, t->other))
+		return;
+	if (t->n++ < SOME_NAMES)
+		snprintf(t->some + at, sizeof(t->some) - at, "%s%s%s",
+		    at > 0 ? " " : "", kinds == NAMES_EXACT ? "" :
+		    kinds == NAMES_BELOW ? "*." : ".",
+		    span_print(name, text, sizeof(text)));
+}
+
+/* What rules that stand on both sides name here and not there; NULL without
+ * memory. */
+static struct names_told *
+only_here(const struct listed *here, const struct listed *there,
+    uint32_t n_rules, struct span names, struct span other)
+{
+	struct names_finder f = { .there = other };
+	uint32_t i = 0, k = 0;
+
+	f.rules = calloc(n_rules + 1, sizeof(*f.rules));
+	if (f.rules == NULL)
+		return NULL;
+	for (uint32_t r = 0; r < n_rules; r++)
+		f.rules[r].other = RULE_NONE;
+	while (i < here->n && k < there->n) {
+		int c = by_id(&here->rules[i], &there->rules[k]);
+
+		if (c == 0)
+			f.rules[here->rules[i].at].other =
+			    there->rules[k].at;
+		i += c <= 0;
+		k += c >= 0;
+	}
+	names_each(names, on_name, &f);
+	return f.rules;
+}
+
+static void
+tell_names(struct finder *f, struct span cell, const struct rule_view *r,
+    const struct names_told *gone, const struct names_told *new)
+{
+	char line[2 * LINE_BYTES], id[POLICY_ID_BYTES + 8], subject[80];
+	char cell_id[POLICY_ID_BYTES + 8];
+
+	if ((gone->n == 0 && new->n == 0) ||
+	    f->lines++ >= CHANGE_LINES_MAX || f->say == NULL)
+		return;
+	snprintf(line, sizeof(line), "~ cell %s rule %s: %s: %u names added"
+	    "%s%s%s, %u removed%s%s%s",
+	    span_print(cell, cell_id, sizeof(cell_id)),
+	    span_print(r->id, id, sizeof(id)),
+	    span_print(r->subject, subject, sizeof(subject)),
+	    new->n, new->n > 0 ? " (" : "", new->some,
+	    new->n > SOME_NAMES ? " ...)" : new->n > 0 ? ")" : "",
+	    gone->n, gone->n > 0 ? " (" : "", gone->some,
+	    gone->n > SOME_NAMES ? " ...)" : gone->n > 0 ? ")" : "");
+	f->say(f->arg, line);
+}
+
+/* A file's name stays when its lines change, and so does the rule's id. */
+static void
+compare_names(struct finder *f, const struct policy *before, uint32_t old,
+    const struct policy *after, uint32_t new, struct span id,
+    const struct listed *a, const struct listed *b,
+    struct change_count *count)
+{
+	struct span had = names_of(before, old), has = names_of(after, new);
+	struct names_told *gone, *came;
+
+	gone = only_here(a, b, policy_rules(before, old), had, has);
+	came = only_here(b, a, policy_rules(after, new), has, had);
+	for (uint32_t i = 0; i < a->n && gone != NULL && came != NULL; i++) {
+		const struct names_told *g = &gone[a->rules[i].at];
+
+		if (g->other == RULE_NONE)
+			continue;
+		tell_names(f, id, &a->rules[i].view, g, &came[g->other]);
+		count->names_removed += g->n;
+		count->names_added += came[g->other].n;
+	}
+	free(gone);
+	free(came);
 }
 
 static void
@@ -102,6 +227,7 @@ compare_cell(struct finder *f, const struct policy *before, uint32_t old,
 	struct listed b = list_rules(after, new);
 
 	compare_rules(f, id, &a, &b, count);
+	compare_names(f, before, old, after, new, id, &a, &b, count);
 	free(a.rules);
 	free(b.rules);
 }

@@ -6,13 +6,15 @@
 
 /*
  * What a reload changed, for the log and the policy record: cells that came
- * and went, and rules by their ids (an id is made of the rule's meaning, so a
- * rule that only moved is no change).
+ * and went, rules by their ids (an id is made of the rule's meaning, so a rule
+ * that only moved is no change), and the names that came into or went out of
+ * the hostnames_file of a rule that stayed.
  */
 #define CHANGE_LINES_MAX 20u	/* lines of one reload; the rest is counted */
 
 struct change_count {
 	unsigned cells_added, cells_removed, rules_added, rules_removed;
+	unsigned names_added, names_removed;
 };
 
 /* Call say for each change, CHANGE_LINES_MAX times at most, and count all. */

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -22,7 +23,7 @@
 static void on_limit(evutil_socket_t fd, short what, void *arg);
 static void refuse(struct parent *p, const char *why);
 static int adopt(struct parent *p, int fd, char *why, size_t size);
-static void say_problems(struct parent *p, int fd);
+static void say_problems(struct parent *p, int fd, bool refused);
 static void say_adopted(struct parent *p, const struct ipc_compiled *c,
     uint64_t before);
 
@@ -76,7 +77,7 @@ reload_compiled(struct parent *p, struct ipc_message *m)
 		return;
 	}
 	memcpy(&c, m->body, sizeof(c));
-	say_problems(p, m->fds[0]);
+	say_problems(p, m->fds[0], c.status != 0 || m->n_fds != 3);
 	p->compile.ready = true;	/* it has answered */
 	if (c.status != 0 || m->n_fds != 3) {
 		refuse(p, why);
@@ -207,7 +208,7 @@ adopt(struct parent *p, int fd, char *why, size_t size)
 
 /* Escaped by problem_print in the role that read the files. */
 static void
-say_problems(struct parent *p, int fd)
+say_problems(struct parent *p, int fd, bool refused)
 {
 	static char text[PROBLEMS_MAX_BYTES + 1];
 	ssize_t n = pread(fd, text, PROBLEMS_MAX_BYTES, 0);
@@ -221,7 +222,8 @@ say_problems(struct parent *p, int fd)
 		return;
 	}
 	while ((line = strtok_r(line, "\n", &end)) != NULL) {
-		log_line(LOG_WARN, "%s", line);
+		log_line(refused && strstr(line, "error: ") != NULL ?
+		    LOG_ERROR_ : LOG_WARN, "%s", line);
 		line = NULL;
 	}
 }
@@ -252,7 +254,9 @@ say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
 	    " before=%" PRIu64 " digest=%s cells=%zu warnings=%u",
 	    p->generation, before, digest, policy_cells(p->policy),
 	    c->warnings);
-	parent_note(p, RECORD_POLICY, "in use: rules +%u -%u, cells +%u -%u",
+	parent_note(p, RECORD_POLICY, "in use: rules +%u -%u, cells +%u -%u, "
+	    "names in files +%u -%u",
 	    p->change.rules_added, p->change.rules_removed,
-	    p->change.cells_added, p->change.cells_removed);
+	    p->change.cells_added, p->change.cells_removed,
+	    p->change.names_added, p->change.names_removed);
 }

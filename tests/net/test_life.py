@@ -118,9 +118,12 @@ def test_a_bad_policy_changes_nothing(fresh):
     with open(lab.policy, "w") as f:
         f.write("version: 1\nnetwork:\n  default: allow\n")
     hup(lab)
-    time.sleep(1)
+    lab.wait(lambda: "stays" in lab.log(), 5, "the refusal")
     assert reached(fetch(lab)) and not reached(fetch(lab, "evil.test"))
-    assert "error" in lab.log(), lab.log()
+    # the cause stands where it is looked for: at level error, with its place
+    cause = [line for line in lab.log().splitlines()
+             if "policy.yaml:3:12: error: " in line]
+    assert cause and all("level=error" in line for line in cause), lab.log()
 
 
 def test_b67_flows_that_a_new_policy_forbids_are_cut(fresh):

@@ -9,6 +9,19 @@
 #include "sidecar/change.h"
 
 /* One policy file as the only file of each of the cells named. */
+static const char *file_lines;	/* of names.txt */
+
+static int
+read_file(void *arg, const char *name, uint8_t **bytes, size_t *len)
+{
+	(void)arg;
+	(void)name;
+	*len = strlen(file_lines);
+	*bytes = malloc(*len);
+	memcpy(*bytes, file_lines, *len);
+	return 0;
+}
+
 static struct policy *
 policy_of(const char *rules, const char *const *cells, size_t n)
 {
@@ -16,6 +29,7 @@ policy_of(const char *rules, const char *const *cells, size_t n)
 	struct policy_source all = { .cells = source, .n_cells = n,
 	    .generation = 1, .now_s = 1000 };
 	struct problems *ps = problem_new();
+	const struct charter_reader reader = { .read = read_file };
 	char text[1024];
 	struct charter *c;
 	struct policy *p;
@@ -24,7 +38,7 @@ policy_of(const char *rules, const char *const *cells, size_t n)
 
 	snprintf(text, sizeof(text), "version: 1\nnetwork:\n"
 	    "  default: deny\n  resolvers: [9.9.9.9]\n  rule:\n%s", rules);
-	c = charter_load("p.yaml", span_str(text), true, NULL, ps);
+	c = charter_load("p.yaml", span_str(text), true, &reader, ps);
 	assert_non_null(c);
 	for (size_t i = 0; i < n; i++) {
 		snprintf(source[i].id, sizeof(source[i].id), "%s", cells[i]);
@@ -120,6 +134,43 @@ cells_that_come_and_go_are_told(void **state)
 	forget(after);
 }
 
+#define FILE_RULE "    - {verdict: allow, hostnames_file: names.txt}\n"
+
+/* The rule's id is that of the file's name: what its lines say is compared
+ * line by line. */
+static void
+names_that_a_file_gained_and_lost_are_told(void **state)
+{
+	static const char *const cells[] = { "one" };
+	struct policy *before, *after, *again;
+	struct change_count n;
+	struct said s = { "" };
+
+	(void)state;
+	file_lines = "a.example\n*.b.example\nc.example\n";
+	before = policy_of(A FILE_RULE, cells, 1);
+	file_lines = "c.example\nb.example\n.n1.example\n*.n2.example\n"
+	    "n3.example\nc.example\n";
+	after = policy_of(FILE_RULE A, cells, 1);
+	again = policy_of(FILE_RULE A, cells, 1);
+	n = change_find(before, after, say, &s);
+	assert_int_equal(n.names_added, 4);
+	assert_int_equal(n.names_removed, 2);
+	assert_int_equal(n.rules_added + n.rules_removed, 0);
+	assert_non_null(strstr(s.text, "~ cell one rule "));
+	assert_non_null(strstr(s.text, "file names.txt: 4 names added ("));
+	assert_non_null(strstr(s.text, " ...), 2 removed ("));
+	assert_non_null(strstr(s.text, "*.b.example"));
+	assert_non_null(strstr(s.text, "a.example"));
+	s.text[0] = '\0';
+	n = change_find(after, again, say, &s);
+	assert_int_equal(n.names_added + n.names_removed, 0);
+	assert_string_equal(s.text, "");
+	forget(before);
+	forget(after);
+	forget(again);
+}
+
 int
 main(void)
 {
@@ -127,6 +178,7 @@ main(void)
 		cmocka_unit_test(a_rule_that_came_and_one_that_went_are_told),
 		cmocka_unit_test(a_rule_that_only_moved_is_no_change),
 		cmocka_unit_test(cells_that_come_and_go_are_told),
+		cmocka_unit_test(names_that_a_file_gained_and_lost_are_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
