@@ -70,7 +70,7 @@ sidecar_SRC := main config config_part settings role parent change child shared 
 	reload notify health compile compile_role ipc sockets confine \
 	seccomp resolver engine recorder open_table admin admin_client warden rules \
 	rules_route \
-	verb_serve verb_check verb_explain verb_test verb_diff verb_rules \
+	verb verb_serve verb_check verb_explain verb_test verb_diff verb_rules \
 	verb_status verb_tail verb_health verb_env verb_token verb_schema \
 	source
 

@@ -10,58 +10,25 @@
 
 #include "proxy/http.h"
 #include "sidecar/config.h"
-#include "sidecar/verb.h"
 
 #define WAIT_S 5
 
-static int
-read_file(const char *path, char **text, size_t *len)
-{
-	FILE *f = fopen(path, "re");
-	char *buf = malloc(CONFIG_BYTES_MAX);
-
-	if (f == NULL || buf == NULL) {
-		int err = f == NULL ? errno : ENOMEM;
-
-		if (f != NULL)
-			fclose(f);
-		free(buf);
-		return -err;
-	}
-	*len = fread(buf, 1, CONFIG_BYTES_MAX, f);
-	fclose(f);
-	*text = buf;
-	return 0;
-}
-
 int
-admin_client_settings(const char *config, struct settings *s)
+admin_client_where(const char **admin, const char *config)
 {
-	struct config_env env = config_env_read();
-	struct problems *ps = problem_new();
-	struct config *c = NULL;
-	char *text = NULL;
-	size_t len = 0;
-	int rc = ps == NULL ? -ENOMEM : read_file(config, &text, &len);
+	static struct settings s;
+	struct config *c;
+	int rc;
 
-	if (rc < 0) {
-		fprintf(stderr, "penstock: %s: %s\n", config,
-		    strerror(-rc));
-		problem_free(ps);
-		return EXIT_CONFIG;
-	}
-	/* the risk was accepted when the daemon started */
-	env.accept_shared_segment = true;
-	c = config_load(config, span_of(text, len), &env, ps);
-	if (c == NULL)
-		problem_print(ps, stderr);
-	else
-		*s = c->settings;
-	rc = c == NULL ? EXIT_CONFIG : 0;
+	if (*admin != NULL)
+		return 0;
+	rc = verb_config(config, &c);
+	if (rc != 0)
+		return rc;
+	s = c->settings;
 	config_free(c);
-	problem_free(ps);
-	free(text);
-	return rc;
+	*admin = s.admin;
+	return 0;
 }
 
 static int

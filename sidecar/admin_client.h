@@ -3,6 +3,7 @@
 #define SIDECAR_ADMIN_CLIENT_H
 
 #include "sidecar/settings.h"
+#include "sidecar/verb.h"
 
 /*
  * How the verbs reach the role admin of a running daemon: "ADDRESS:PORT" or
@@ -10,9 +11,20 @@
  */
 #define ADMIN_CLIENT_BODY_BYTES 131072u
 
-/* Fill *s from the configuration file.  0, or an exit status after a message
- * on stderr. */
-MUST_USE int admin_client_settings(const char *config, struct settings *s);
+/* The rows of struct verb_option for a verb that asks the daemon; `a` has
+ * the texts admin and config. */
+#define ADMIN_CLIENT_OPTIONS(a) \
+	{ "admin", 0, "WHERE", "the daemon's listener, ADDRESS:PORT or " \
+	    "unix:PATH", .text = &(a)->admin }, \
+	{ "config", 'c', "FILE", "else its configuration, or " VERB_CONFIG, \
+	    .text = &(a)->config }
+
+/*
+ * Where the daemon listens: *admin as it is, or, when NULL, as the
+ * configuration says, in memory that stays until the next call.  0, or an
+ * exit status after a message on stderr.
+ */
+MUST_USE int admin_client_where(const char **admin, const char *config);
 
 /*
  * GET a path.  Returns the HTTP status with the body, terminated, in out; or

@@ -8,7 +8,7 @@
 #include "sidecar/verb.h"
 
 /* One row for each verb: the table that --help prints and the manual has. */
-static const struct verb {
+static const struct row {
 	const char *name;
 	int (*run)(int argc, char **argv);
 	const char *line;

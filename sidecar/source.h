@@ -9,8 +9,6 @@
  * file of one cell named "policy", or a penstock.yaml with all its cells.
  * Which of the two it is shows in its keys.
  */
-#define SOURCE_CONFIG_PATH "/etc/penstock/penstock.yaml"
-
 struct source;
 
 /*

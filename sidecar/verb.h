@@ -2,6 +2,12 @@
 #ifndef SIDECAR_VERB_H
 #define SIDECAR_VERB_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "policy/span.h"
+
 /*
  * One file for each verb.  argv[0] is the verb itself; getopt has not run.
  * Data goes to stdout, words to stderr; the result is the exit status.
@@ -15,6 +21,53 @@
 #define EXIT_UNAVAILABLE 69	/* what is asked is not there */
 #define EXIT_PRIVILEGE 77	/* a privilege is missing */
 #define EXIT_CONFIG 78		/* bad configuration */
+
+/* Read where no file is named. */
+#define VERB_CONFIG "/etc/penstock/penstock.yaml"
+
+/*
+ * An option: a flag, a text (the last one counts), or, with `count`, a list
+ * of at most `max` texts.  `name` is without its hyphens; `value` is what it
+ * takes, as the help shows it, NULL for a flag.
+ */
+struct verb_option {
+	const char *name;
+	char letter;		/* 0: it has none */
+	const char *value, *help;
+	bool *flag;
+	const char **text;
+	size_t *count, max;
+};
+#define VERB_OPTIONS_MAX 12u
+
+/* What a verb takes; its --help is made of this. */
+struct verb {
+	const char *name, *operands;
+	const char *what;	/* whole lines */
+	const char *exits;
+	int operands_min, operands_max;
+	const struct verb_option *options;
+	size_t n_options;	/* VERB_OPTIONS_MAX at most */
+};
+
+/*
+ * Read the command line; --help and -h print the help.  VERB_GO, with the
+ * operands from argv[optind] on, or the exit status to end with.  The texts
+ * are argv's.
+ */
+#define VERB_GO (-1)
+MUST_USE int verb_read(const struct verb *v, int argc, char **argv);
+/* The help, to stdout for status 0 and else to stderr.  Returns status. */
+int verb_usage(const struct verb *v, int status);
+
+/*
+ * Load a penstock.yaml as a running daemon has it: a risk that `serve` was
+ * told to accept is accepted.  `path` is borrowed for the life of *out,
+ * which is the caller's (config_free).  0, or an exit status after words on
+ * stderr.
+ */
+struct config;
+MUST_USE int verb_config(const char *path, struct config **out);
 
 int verb_serve(int argc, char **argv);
 int verb_check(int argc, char **argv);

@@ -13,51 +13,45 @@
 #define PORTS_BYTES 256
 #define WILDCARDS_SHOWN 1000u
 
-static const char usage[] =
-    "usage: penstock check [-q] FILE\n"
-    "Read a policy or a penstock.yaml with its policies and say everything\n"
-    "that is wrong with it; print what would run.\n"
-    "  -q  print problems only\n"
-    "Exit: 0 good, 78 not good, 2 usage, 1 the file cannot be read.\n";
-
 static void cell_print(const struct source *s, uint32_t cell);
 
 int
 verb_check(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{ "help", no_argument, NULL, 'h' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ NULL, 0, NULL, 0 },
+	bool quiet = false;
+	const struct verb_option options[] = {
+		{ "quiet", 'q', NULL, "problems only", .flag = &quiet },
+	};
+	const struct verb v = {
+		"check", "[FILE]",
+		"Read a policy or a penstock.yaml with its policies, say "
+		"everything that is wrong\nwith it and print what would "
+		"run. Without FILE: " VERB_CONFIG "\n",
+		"0 good, 78 not good, 2 usage, 1 the file cannot be read",
+		0, 1, options, 1
 	};
 	struct source *s = NULL;
 	struct problems *ps;
-	bool quiet = false;
+	const char *file;
 	uint32_t i;
-	int c, err;
+	int err, rc = verb_read(&v, argc, argv);
 
-	while ((c = getopt_long(argc, argv, "hq", longs, NULL)) != -1) {
-		if (c == 'h')
-			return fputs(usage, stdout) < 0;
-		if (c != 'q')
-			return fputs(usage, stderr), EXIT_USAGE;
-		quiet = true;
-	}
-	if (optind + 1 != argc)
-		return fputs(usage, stderr), EXIT_USAGE;
+	if (rc != VERB_GO)
+		return rc;
+	file = optind < argc ? argv[optind] : VERB_CONFIG;
 	ps = problem_new();
 	if (ps == NULL)
 		return EXIT_FAILURE;
-	err = source_open(&s, argv[optind], (int64_t)time(NULL), ps);
+	err = source_open(&s, file, (int64_t)time(NULL), ps);
 	problem_print(ps, stderr);
 	if (err != 0 && err != -EINVAL)
-		fprintf(stderr, "penstock check: %s: %s\n", argv[optind],
+		fprintf(stderr, "penstock check: %s: %s\n", file,
 		    strerror(-err));
 	for (i = 0; err == 0 && !quiet && i < policy_cells(source_policy(s));
 	    i++)
 		cell_print(s, i);
 	if (err == 0)
-		printf("%s: good: %zu warnings\n", argv[optind],
+		printf("%s: good: %zu warnings\n", file,
 		    problem_count(ps, PROBLEM_WARNING));
 	problem_free(ps);
 	source_free(s);

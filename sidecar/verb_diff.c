@@ -16,13 +16,6 @@
 #define LINES_MAX 200u		/* of each direction; the rest is counted */
 #define POINTS_MAX 4096u	/* ports or moments that make a difference */
 
-static const char usage[] =
-    "usage: penstock diff OLD NEW\n"
-    "Print what NEW opens (+) and closes (-) against OLD: policies, or\n"
-    "penstock.yaml files whose cells are compared by id.\n"
-    "Exit: 0 same access, 12 narrower, 10 wider (also when both), 2 usage,\n"
-    "78 bad configuration, 1 failure.\n";
-
 /* Both sides of one cell, and what was found so far. */
 struct diff {
 	const struct source *side[2];
@@ -44,19 +37,21 @@ static void diff_cell(struct diff *d);
 int
 verb_diff(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	const struct verb v = {
+		"diff", "OLD NEW",
+		"Print what NEW opens (+) and closes (-) against OLD: "
+		"policies, or penstock.yaml\nfiles whose cells are compared "
+		"by id.\n",
+		"0 same access, 12 narrower, 10 wider (also when both), "
+		"2 usage,\n78 bad configuration, 1 failure",
+		2, 2, NULL, 0
 	};
 	struct source *s[2] = { NULL, NULL };
 	struct diff d = { 0 };
-	int c, rc;
+	int rc = verb_read(&v, argc, argv);
 
-	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1)
-		return c == 'h' ? fputs(usage, stdout) < 0 :
-		    (fputs(usage, stderr), EXIT_USAGE);
-	if (optind + 2 != argc)
-		return fputs(usage, stderr), EXIT_USAGE;
+	if (rc != VERB_GO)
+		return rc;
 	rc = diff_open(s, argv + optind);
 	if (rc == 0) {
 		d.side[0] = s[0];

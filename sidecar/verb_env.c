@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -26,15 +25,6 @@ static int read_options(int argc, char **argv, struct asked *a);
 static int proxy_url(const struct asked *a, char *url, size_t size);
 static void print(enum format f, const char *name, const char *value);
 
-static int
-usage(int status)
-{
-	fprintf(status == 0 ? stdout : stderr,
-	    "usage: penstock env -c FILE --cell ID "
-	    "[--format sh|docker|compose|k8s] [--address HOST:PORT]\n");
-	return status;
-}
-
 int
 verb_env(int argc, char **argv)
 {
@@ -42,12 +32,13 @@ verb_env(int argc, char **argv)
 		"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy",
 	};
 	static const char local[] = "localhost,127.0.0.1,::1";
-	struct asked a = { .format = FORMAT_SH };
+	struct asked a = { .config = VERB_CONFIG };
 	char url[1024];
 	int rc = read_options(argc, argv, &a);
 
-	if (rc == 0)
-		rc = proxy_url(&a, url, sizeof(url));
+	if (rc != VERB_GO)
+		return rc;
+	rc = proxy_url(&a, url, sizeof(url));
 	if (rc != 0)
 		return rc;
 	for (size_t i = 0; i < 4; i++)
@@ -68,43 +59,37 @@ read_format(const char *word, enum format *out)
 	for (unsigned i = 0; i < 4; i++)
 		if (strcmp(word, words[i]) == 0) {
 			*out = (enum format)i;
-			return 0;
+			return VERB_GO;
 		}
-	return usage(EXIT_USAGE);
+	fprintf(stderr, "penstock env: there is no format %s\n", word);
+	return EXIT_USAGE;
 }
 
 static int
 read_options(int argc, char **argv, struct asked *a)
 {
-	static const struct option options[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "cell", required_argument, NULL, 'C' },
-		{ "format", required_argument, NULL, 'f' },
-		{ "address", required_argument, NULL, 'a' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	const char *format = "sh";
+	const struct verb_option options[] = {
+		{ "config", 'c', "FILE", "the configuration, or "
+		    VERB_CONFIG, .text = &a->config },
+		{ "cell", 0, "ID", "the cell", .text = &a->cell },
+		{ "format", 0, "FORMAT", "sh (the default), docker, compose "
+		    "or k8s", .text = &format },
+		{ "address", 0, "HOST:PORT", "the listener, as the clients "
+		    "see it", .text = &a->address },
 	};
-	int c, rc = 0;
+	const struct verb v = {
+		"env", "--cell ID",
+		"Print the variables that make programs use the explicit "
+		"listener.\n",
+		"0, 2 usage, 78 bad configuration, 1 failure",
+		0, 0, options, sizeof(options) / sizeof(options[0])
+	};
+	int rc = verb_read(&v, argc, argv);
 
-	while (rc == 0 &&
-	    (c = getopt_long(argc, argv, "c:", options, NULL)) != -1) {
-		if (c == 'c')
-			a->config = optarg;
-		else if (c == 'C')
-			a->cell = optarg;
-		else if (c == 'a')
-			a->address = optarg;
-		else if (c == 'f')
-			rc = read_format(optarg, &a->format);
-		else if (c == 'h')
-			exit(usage(0));
-		else
-			rc = usage(EXIT_USAGE);
-	}
-	if (rc == 0 && (optind != argc || a->config == NULL ||
-	    a->cell == NULL))
-		rc = usage(EXIT_USAGE);
-	return rc;
+	if (rc == VERB_GO && a->cell == NULL)
+		return verb_usage(&v, EXIT_USAGE);
+	return rc == VERB_GO ? read_format(format, &a->format) : rc;
 }
 
 static struct compile *

@@ -11,16 +11,6 @@
 
 #define SHOWN_BYTES 512
 
-static const char usage[] =
-    "usage: penstock explain [-c FILE] [--cell ID] [--ip ADDRESS]\n"
-    "           HOST[:PORT]\n"
-    "Say what the policy decides and why. The port is 443 when absent.\n"
-    "  -c, --config FILE  penstock.yaml or a policy file\n"
-    "                     (" SOURCE_CONFIG_PATH ")\n"
-    "  --cell ID          the cell that asks; needed with several\n"
-    "  --ip ADDRESS       judge this address for the name too\n"
-    "Exit: 0 allow, 10 deny, 2 usage, 78 bad configuration, 1 failure.\n";
-
 struct explain {
 	const char *config, *cell, *ip, *target;
 	struct host name;
@@ -35,32 +25,28 @@ static int explain_run(const struct explain *x, const struct source *s);
 int
 verb_explain(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{ "help", no_argument, NULL, 'h' },
-		{ "config", required_argument, NULL, 'c' },
-		{ "cell", required_argument, NULL, 'C' },
-		{ "ip", required_argument, NULL, 'i' },
-		{ NULL, 0, NULL, 0 },
+	struct explain x = { .config = VERB_CONFIG };
+	const struct verb_option options[] = {
+		{ "config", 'c', "FILE", "a penstock.yaml or a policy, or "
+		    VERB_CONFIG, .text = &x.config },
+		{ "cell", 0, "ID", "the cell that asks; needed with several",
+		    .text = &x.cell },
+		{ "ip", 0, "ADDRESS", "judge this address for the name too",
+		    .text = &x.ip },
 	};
-	struct explain x = { .config = SOURCE_CONFIG_PATH };
+	const struct verb v = {
+		"explain", "HOST[:PORT]",
+		"Say what the policy decides and why. The port is 443 when "
+		"absent.\n",
+		"0 allow, 10 deny, 2 usage, 78 bad configuration, 1 failure",
+		1, 1, options, sizeof(options) / sizeof(options[0])
+	};
 	struct source *s = NULL;
 	struct problems *ps;
-	int c, err, rc;
+	int err, rc = verb_read(&v, argc, argv);
 
-	while ((c = getopt_long(argc, argv, "hc:", longs, NULL)) != -1) {
-		if (c == 'h')
-			return fputs(usage, stdout) < 0;
-		if (c == 'c')
-			x.config = optarg;
-		else if (c == 'C')
-			x.cell = optarg;
-		else if (c == 'i')
-			x.ip = optarg;
-		else
-			return fputs(usage, stderr), EXIT_USAGE;
-	}
-	if (optind + 1 != argc)
-		return fputs(usage, stderr), EXIT_USAGE;
+	if (rc != VERB_GO)
+		return rc;
 	x.target = argv[optind];
 	rc = target_read(&x);
 	if (rc != 0)

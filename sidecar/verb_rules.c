@@ -20,13 +20,10 @@ struct given {
 	size_t n_inbound;
 };
 
-static const char usage[] =
-    "usage: penstock rules print|apply|check|remove --mode shared|gateway\n"
-    "           [--uid U[,U...]] [--interface I]... [--inbound PORT]...\n"
-    "           [--tcp-port 15001] [--dns-port 15053|53]\n"
-    "           [--ipv6 drop|proxy] [--admin-port P] [-c penstock.yaml]\n";
+#define N_INTERFACES (sizeof((struct given){ 0 }.interfaces) / \
+	sizeof(const char *))
 
-static bool options(struct given *g, int argc, char **argv);
+static int read_options(struct given *g, int argc, char **argv);
 static bool spec_from(struct rules_spec *r, const struct given *g,
     int *status);
 static int run(const char *what, const struct rules_spec *r);
@@ -34,24 +31,14 @@ static int run(const char *what, const struct rules_spec *r);
 int
 verb_rules(int argc, char **argv)
 {
-	static const char *const whats[] = { "print", "apply", "check",
-	    "remove" };
 	struct given g = { 0 };
 	struct rules_spec r;
-	const char *what = argc > 1 ? argv[1] : "";
-	int status = EXIT_USAGE;
-	bool known = false;
+	const char *what;
+	int status = read_options(&g, argc, argv);
 
-	if (strcmp(what, "--help") == 0) {
-		fputs(usage, stdout);
-		return 0;
-	}
-	for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++)
-		known = known || strcmp(what, whats[i]) == 0;
-	if (!known || !options(&g, argc - 1, argv + 1)) {
-		fputs(usage, stderr);
-		return EXIT_USAGE;
-	}
+	if (status != VERB_GO)
+		return status;
+	what = argv[optind];
 	/* Taking away needs to know nothing, so that it always works. */
 	if (strcmp(what, "remove") == 0)
 		return run(what, NULL);
@@ -61,47 +48,54 @@ verb_rules(int argc, char **argv)
 }
 
 static bool
-options(struct given *g, int argc, char **argv)
+is_task(const char *word)
 {
-	static const struct option longs[] = {
-		{ "mode", required_argument, NULL, 'm' },
-		{ "uid", required_argument, NULL, 'u' },
-		{ "tcp-port", required_argument, NULL, 't' },
-		{ "dns-port", required_argument, NULL, 'd' },
-		{ "interface", required_argument, NULL, 'i' },
-		{ "ipv6", required_argument, NULL, '6' },
-		{ "inbound", required_argument, NULL, 'n' },
-		{ "admin-port", required_argument, NULL, 'a' },
-		{ "config", required_argument, NULL, 'c' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int c;
+	static const char *const tasks[] = { "print", "apply", "check",
+	    "remove" };
 
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "c:", longs, NULL)) != -1) {
-		switch (c) {
-		case 'm': g->mode = optarg; break;
-		case 'u': g->uid = optarg; break;
-		case 't': g->tcp_port = optarg; break;
-		case 'd': g->dns_port = optarg; break;
-		case '6': g->ipv6 = optarg; break;
-		case 'a': g->admin_port = optarg; break;
-		case 'c': g->config = optarg; break;
-		case 'i':
-			if (g->n_interfaces == 8)
-				return false;
-			g->interfaces[g->n_interfaces++] = optarg;
-			break;
-		case 'n':
-			if (g->n_inbound == SETTINGS_INBOUND_MAX)
-				return false;
-			g->inbound[g->n_inbound++] = optarg;
-			break;
-		default:
-			return false;
-		}
-	}
-	return optind == argc;
+	for (size_t i = 0; i < sizeof(tasks) / sizeof(tasks[0]); i++)
+		if (strcmp(word, tasks[i]) == 0)
+			return true;
+	return false;
+}
+
+static int
+read_options(struct given *g, int argc, char **argv)
+{
+	const struct verb_option options[] = {
+		{ "mode", 0, "MODE", "shared or gateway", .text = &g->mode },
+		{ "uid", 0, "U[,U...]", "shared: who is exempt",
+		    .text = &g->uid },
+		{ "interface", 0, "NAME", "gateway: where the agents are; "
+		    "may be repeated", .text = g->interfaces,
+		    .count = &g->n_interfaces, .max = N_INTERFACES },
+		{ "inbound", 0, "PORT", "shared: a port that agents "
+		    "serve; may be repeated", .text = g->inbound,
+		    .count = &g->n_inbound, .max = SETTINGS_INBOUND_MAX },
+		{ "tcp-port", 0, "PORT", "penstock's TCP listener (15001)",
+		    .text = &g->tcp_port },
+		{ "dns-port", 0, "PORT", "and its DNS front (15053; gateway "
+		    "53)", .text = &g->dns_port },
+		{ "ipv6", 0, "drop|proxy", "what becomes of IPv6 (drop)",
+		    .text = &g->ipv6 },
+		{ "admin-port", 0, "PORT", "a port of ours closed to agents",
+		    .text = &g->admin_port },
+		{ "config", 'c', "FILE", "the configuration, or " VERB_CONFIG,
+		    .text = &g->config },
+	};
+	const struct verb v = {
+		"rules", "print|apply|check|remove",
+		"Print, apply, check, remove the kernel rules. Options stand "
+		"above the file;\nwith --mode and no -c no file is read.\n",
+		"0 done, 1 failure or they differ, 2 usage, 3 none to check,\n"
+		"69 no libnftables, 77 CAP_NET_ADMIN is missing, "
+		"78 bad configuration",
+		1, 1, options, sizeof(options) / sizeof(options[0])
+	};
+	int rc = verb_read(&v, argc, argv);
+
+	return rc == VERB_GO && !is_task(argv[optind]) ?
+	    verb_usage(&v, EXIT_USAGE) : rc;
 }
 
 /* Digits only, up to max; false for anything else. */
@@ -188,46 +182,27 @@ overlay(struct rules_spec *r, const struct given *g)
 	return false;
 }
 
-/* The whole file, or NULL; the caller's. */
-static char *
-file_text(const char *path, size_t *len)
-{
-	FILE *f = fopen(path, "re");
-	char *text = malloc(CONFIG_BYTES_MAX + 1);
-
-	*len = 0;
-	if (f != NULL && text != NULL)
-		*len = fread(text, 1, CONFIG_BYTES_MAX + 1, f);
-	if (f == NULL || text == NULL || ferror(f)) {
-		fprintf(stderr, "penstock: %s: %s\n", path, strerror(errno));
-		free(text);
-		text = NULL;
-	}
-	if (f != NULL)
-		fclose(f);
-	return text;
-}
-
+/* A --mode beside a file only says the same again. */
 static bool
-from_file(struct rules_spec *r, const char *path)
+from_file(struct rules_spec *r, const struct given *g,
+    enum settings_mode mode, int *status)
 {
-	struct config_env env = config_env_read();
-	struct problems *ps = problem_new();
-	struct config *c = NULL;
-	size_t len;
-	char *text = file_text(path, &len);
+	const char *path = g->config != NULL ? g->config : VERB_CONFIG;
+	struct config *c;
+	int rc = verb_config(path, &c);
 
-	if (ps != NULL && text != NULL) {
-		c = config_load(path, (struct span){ .data =
-		    (const uint8_t *)text, .len = len }, &env, ps);
-		problem_print(ps, stderr);
+	if (rc != 0) {
+		*status = rc;
+		return false;
 	}
-	if (c != NULL)
-		rules_from_settings(r, &c->settings);
+	rules_from_settings(r, &c->settings);
 	config_free(c);
-	problem_free(ps);
-	free(text);
-	return c != NULL;
+	if (g->mode == NULL || r->mode == mode)
+		return true;
+	*status = EXIT_CONFIG;
+	fprintf(stderr, "penstock: --mode %s: %s says %s\n", g->mode, path,
+	    settings_mode_word(r->mode));
+	return false;
 }
 
 static bool
@@ -243,24 +218,13 @@ spec_from(struct rules_spec *r, const struct given *g, int *status)
 		    g->mode);
 		return false;
 	}
-	if (g->config != NULL) {
-		*status = EXIT_CONFIG;
-		if (!from_file(r, g->config))
-			return false;
-		if (g->mode != NULL && r->mode != mode) {
-			fprintf(stderr, "penstock: --mode %s: %s says %s\n",
-			    g->mode, g->config, settings_mode_word(r->mode));
-			return false;
-		}
-		*status = EXIT_USAGE;
-	} else if (g->mode == NULL) {
-		fputs(usage, stderr);
-		return false;
-	} else {
+	if (g->config == NULL && g->mode != NULL) {
 		struct settings s;
 
 		settings_default(&s, mode);
 		rules_from_settings(r, &s);
+	} else if (!from_file(r, g, mode, status)) {
+		return false;
 	}
 	if (!overlay(r, g))
 		return false;
@@ -276,6 +240,8 @@ status_of(int error)
 	switch (error) {
 	case 0:
 		return 0;
+	case -ENOENT:
+		return EXIT_OPEN_END;
 	case -EPERM:
 	case -EACCES:
 		return EXIT_PRIVILEGE;

@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "usage: penstock schema policy|config\n"
-    "Print the JSON Schema (2020-12) of policies or of penstock.yaml.\n"
-    "Exit: 0, 2 usage, 1 failure.\n";
-
 /* The files as they are, put into the program by the assembler. */
 __asm__(
     ".pushsection .rodata\n"
@@ -37,18 +32,19 @@ print(const char *begin, const char *end)
 int
 verb_schema(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	const struct verb v = {
+		"schema", "policy|config",
+		"Print the JSON Schema (2020-12) of policies or of "
+		"penstock.yaml.\n",
+		"0, 2 usage, 1 failure", 1, 1, NULL, 0
 	};
-	int c;
+	int rc = verb_read(&v, argc, argv);
 
-	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1)
-		return c == 'h' ? fputs(usage, stdout) < 0 :
-		    (fputs(usage, stderr), EXIT_USAGE);
-	if (optind + 1 == argc && strcmp(argv[optind], "policy") == 0)
+	if (rc != VERB_GO)
+		return rc;
+	if (strcmp(argv[optind], "policy") == 0)
 		return print(schema_policy_begin, schema_policy_end);
-	if (optind + 1 == argc && strcmp(argv[optind], "config") == 0)
+	if (strcmp(argv[optind], "config") == 0)
 		return print(schema_config_begin, schema_config_end);
-	return fputs(usage, stderr), EXIT_USAGE;
+	return verb_usage(&v, EXIT_USAGE);
 }

@@ -1,53 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sidecar/verb.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sidecar/parent.h"
 
-static int
-usage(int status)
+/* Anything but the one word is a mistake. */
+static bool
+is_word(const char *option, const char *got, const char *want)
 {
-	fprintf(status == 0 ? stdout : stderr,
-	    "usage: penstock serve [-c FILE] [--rules external] "
-	    "[--accept-risk shared-segment]\n");
-	return status;
+	if (got == NULL || strcmp(got, want) == 0)
+		return true;
+	fprintf(stderr, "penstock serve: --%s: only %s\n", option, want);
+	return false;
 }
 
 int
 verb_serve(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "rules", required_argument, NULL, 'r' },
-		{ "accept-risk", required_argument, NULL, 'a' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
+	const char *rules = NULL, *risk = NULL;
 	struct parent_options o = { 0 };
-	int c;
+	const struct verb_option options[] = {
+		{ "config", 'c', "FILE", "the configuration, or "
+		    VERB_CONFIG, .text = &o.config },
+		{ "rules", 0, "external", "somebody else holds the "
+		    "kernel rules", .text = &rules },
+		{ "accept-risk", 0, "shared-segment", "cells told apart by "
+		    "address alone", .text = &risk },
+	};
+	const struct verb v = {
+		"serve", "", "Run the daemon, in the foreground. Without -c "
+		"RUNEWARD_EGRESS_POLICY, when set,\nis the whole "
+		"configuration.\n",
+		"0 it was told to end, 2 usage, 77 a privilege is missing, "
+		"78 bad configuration,\n1 failure",
+		0, 0, options, sizeof(options) / sizeof(options[0])
+	};
+	int rc = verb_read(&v, argc, argv);
 
-	while ((c = getopt_long(argc, argv, "c:", options, NULL)) != -1) {
-		if (c == 'c')
-			o.config = optarg;
-		else if (c == 'r' && strcmp(optarg, "external") == 0)
-			o.rules_external = true;
-		else if (c == 'a' && strcmp(optarg, "shared-segment") == 0)
-			o.accept_shared_segment = true;
-		else if (c == 'h')
-			exit(usage(0));
-		else
-			return usage(EXIT_USAGE);
-	}
-	if (optind != argc)
-		return usage(EXIT_USAGE);
-	if (o.config == NULL && getenv("RUNEWARD_EGRESS_POLICY") == NULL) {
-		fprintf(stderr, "penstock serve: say -c FILE, or set "
-		    "RUNEWARD_EGRESS_POLICY\n");
-		return EXIT_USAGE;
-	}
+	if (rc != VERB_GO)
+		return rc;
+	if (!is_word("rules", rules, "external") ||
+	    !is_word("accept-risk", risk, "shared-segment"))
+		return verb_usage(&v, EXIT_USAGE);
+	o.rules_external = rules != NULL;
+	o.accept_shared_segment = risk != NULL;
+	if (o.config == NULL && getenv("RUNEWARD_EGRESS_POLICY") == NULL)
+		o.config = VERB_CONFIG;
 	return parent_run(&o);
 }

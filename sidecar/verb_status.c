@@ -1,24 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sidecar/verb.h"
 
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "sidecar/admin_client.h"
 
 /* What the daemon is doing, for a person or as JSON. */
-
-static int
-usage(int status)
-{
-	fprintf(status == 0 ? stdout : stderr,
-	    "usage: penstock status [--json] "
-	    "[--admin ADDRESS:PORT|unix:PATH] [-c FILE]\n");
-	return status;
-}
 
 struct asked {
 	const char *admin, *config;
@@ -28,28 +17,18 @@ struct asked {
 static int
 read_options(int argc, char **argv, struct asked *a)
 {
-	static const struct option options[] = {
-		{ "json", no_argument, NULL, 'j' },
-		{ "admin", required_argument, NULL, 'a' },
-		{ "config", required_argument, NULL, 'c' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	const struct verb_option options[] = {
+		{ "json", 0, NULL, "as one JSON object", .flag = &a->json },
+		ADMIN_CLIENT_OPTIONS(a),
 	};
-	int c;
+	const struct verb v = {
+		"status", "", "What does the daemon do now?\n",
+		"0, 2 usage, 69 no daemon answers, 78 bad configuration, "
+		"1 failure",
+		0, 0, options, sizeof(options) / sizeof(options[0])
+	};
 
-	while ((c = getopt_long(argc, argv, "c:", options, NULL)) != -1) {
-		if (c == 'j')
-			a->json = true;
-		else if (c == 'a')
-			a->admin = optarg;
-		else if (c == 'c')
-			a->config = optarg;
-		else if (c == 'h')
-			exit(usage(0));
-		else
-			return usage(EXIT_USAGE);
-	}
-	return optind == argc ? 0 : usage(EXIT_USAGE);
+	return verb_read(&v, argc, argv);
 }
 
 static const char *
@@ -75,6 +54,28 @@ print_denied(const json_t *o)
 	json_object_foreach(denied, key, v)
 		printf("  denied       %-22s %lld\n", key,
 		    (long long)json_integer_value(v));
+}
+
+/* Each process of the daemon; one without a pid is away. */
+static void
+print_roles(const json_t *o)
+{
+	const json_t *roles = json_object_get(o, "roles"), *v;
+	size_t i;
+
+	json_array_foreach(roles, i, v) {
+		printf("  process      %s %lld", text(v, "role"),
+		    number(v, "index"));
+		if (number(v, "pid") != 0)
+			printf("  pid %lld", number(v, "pid"));
+		else
+			printf("  away");
+		printf("%s", json_is_true(json_object_get(v, "ready")) ? "" :
+		    ", NOT READY");
+		if (number(v, "restarts") > 0)
+			printf(", restarted %lld", number(v, "restarts"));
+		putchar('\n');
+	}
 }
 
 static void
@@ -109,6 +110,7 @@ print_table(const json_t *o)
 	printf("  bytes        %lld up, %lld down\n", number(o, "bytes_up"),
 	    number(o, "bytes_down"));
 	printf("  records      %lld\n", number(o, "records"));
+	print_roles(o);
 	print_denied(o);
 	print_checks(o);
 }
@@ -117,16 +119,14 @@ int
 verb_status(int argc, char **argv)
 {
 	static char body[ADMIN_CLIENT_BODY_BYTES];
-	static struct settings s;
-	struct asked a = { .config = "/etc/penstock/penstock.yaml" };
+	struct asked a = { .config = VERB_CONFIG };
 	json_error_t err;
 	json_t *o;
 	int rc = read_options(argc, argv, &a);
 
-	if (rc == 0 && a.admin == NULL) {
-		rc = admin_client_settings(a.config, &s);
-		a.admin = s.admin;
-	}
+	if (rc != VERB_GO)
+		return rc;
+	rc = admin_client_where(&a.admin, a.config);
 	if (rc != 0)
 		return rc;
 	rc = admin_client_get(a.admin, "/status", body);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sidecar/verb.h"
 
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
 
-#include "sidecar/admin_client.h"
+#include "sidecar/config.h"
 
 /* Follow the record file: a line for a person, or the record as it is. */
 #define FILE_NAME "records.jsonl"
@@ -17,51 +16,32 @@
 struct asked {
 	const char *config, *file, *cell;
 	bool denied, json, once;
+	size_t of_cell;		/* records of the cell that was asked for */
 };
-
-static int
-usage(int status)
-{
-	fprintf(status == 0 ? stdout : stderr,
-	    "usage: penstock tail [--denied] [--cell ID] [--json] "
-	    "[--once] [--file FILE] [-c FILE]\n");
-	return status;
-}
 
 static int
 read_options(int argc, char **argv, struct asked *a)
 {
-	static const struct option options[] = {
-		{ "denied", no_argument, NULL, 'd' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "once", no_argument, NULL, 'o' },
-		{ "cell", required_argument, NULL, 'C' },
-		{ "file", required_argument, NULL, 'f' },
-		{ "config", required_argument, NULL, 'c' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	const struct verb_option options[] = {
+		{ "denied", 0, NULL, "refusals only", .flag = &a->denied },
+		{ "cell", 0, "ID", "one cell only", .text = &a->cell },
+		{ "json", 0, NULL, "the records as they are",
+		    .flag = &a->json },
+		{ "once", 0, NULL, "end at the end of the file",
+		    .flag = &a->once },
+		{ "file", 0, "FILE", "this file of records",
+		    .text = &a->file },
+		{ "config", 'c', "FILE", "which configuration, or "
+		    VERB_CONFIG, .text = &a->config },
 	};
-	int c;
+	const struct verb v = {
+		"tail", "", "Show records as they are written.\n",
+		"0, 2 usage, 69 no such file or cell, 78 bad configuration, "
+		"1 failure",
+		0, 0, options, sizeof(options) / sizeof(options[0])
+	};
 
-	while ((c = getopt_long(argc, argv, "c:", options, NULL)) != -1) {
-		if (c == 'd')
-			a->denied = true;
-		else if (c == 'j')
-			a->json = true;
-		else if (c == 'o')
-			a->once = true;
-		else if (c == 'C')
-			a->cell = optarg;
-		else if (c == 'f')
-			a->file = optarg;
-		else if (c == 'c')
-			a->config = optarg;
-		else if (c == 'h')
-			exit(usage(0));
-		else
-			return usage(EXIT_USAGE);
-	}
-	return optind == argc ? 0 : usage(EXIT_USAGE);
+	return verb_read(&v, argc, argv);
 }
 
 static const char *
@@ -73,10 +53,16 @@ text(const json_t *o, const char *key)
 }
 
 static bool
+is_of_cell(const struct asked *a, const json_t *o)
+{
+	return a->cell == NULL || strcmp(text(o, "cell"), a->cell) == 0;
+}
+
+static bool
 is_wanted(const struct asked *a, const json_t *o)
 {
-	return (!a->denied || strcmp(text(o, "verdict"), "deny") == 0) &&
-	    (a->cell == NULL || strcmp(text(o, "cell"), a->cell) == 0);
+	return is_of_cell(a, o) &&
+	    (!a->denied || strcmp(text(o, "verdict"), "deny") == 0);
 }
 
 /* Bytes of a record are \u escapes in the file, and stay harmless here. */
@@ -125,7 +111,7 @@ print_line(const json_t *o)
 
 /* A line that is no record is said, not skipped. */
 static void
-show(const struct asked *a, const char *line)
+show(struct asked *a, const char *line)
 {
 	json_error_t err;
 	json_t *o = json_loads(line,
@@ -136,6 +122,7 @@ show(const struct asked *a, const char *line)
 		    err.text);
 		return;
 	}
+	a->of_cell += is_of_cell(a, o);
 	if (is_wanted(a, o)) {
 		if (a->json)
 			fputs(line, stdout);
@@ -157,7 +144,7 @@ is_rotated(FILE *f, const char *path)
 }
 
 static int
-follow(const struct asked *a, const char *path)
+follow(struct asked *a, const char *path)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000l };
 	FILE *f = fopen(path, "re");
@@ -195,29 +182,60 @@ follow(const struct asked *a, const char *path)
 	}
 	free(line);
 	fclose(f);
-	return 0;
+	if (a->cell == NULL || a->of_cell > 0)
+		return 0;
+	fprintf(stderr, "penstock tail: %s has no record of that cell\n",
+	    path);
+	return EXIT_UNAVAILABLE;
+}
+
+/* A cell without an id takes it from the daemon's environment. */
+static bool
+has_cell(const struct config *c, const char *id)
+{
+	for (size_t i = 0; i < c->n_cells; i++)
+		if (c->cells[i].id[0] == '\0' ||
+		    strcmp(c->cells[i].id, id) == 0)
+			return true;
+	return false;
+}
+
+/* The path of the records, or an exit status after words on stderr. */
+static int
+find_file(const struct asked *a, char *path, size_t size)
+{
+	char shown[POLICY_ID_BYTES * 4];
+	struct config *c;
+	int rc = verb_config(a->config, &c);
+
+	if (rc != 0)
+		return rc;
+	if (c->settings.ledger_dir[0] == '\0') {
+		fprintf(stderr, "penstock tail: %s writes its records to "
+		    "stdout; name a file with --file\n", a->config);
+		rc = EXIT_UNAVAILABLE;
+	} else if (a->cell != NULL && !has_cell(c, a->cell)) {
+		fprintf(stderr, "penstock tail: %s has no cell \"%s\"; "
+		    "--file shows records of one that is gone\n", a->config,
+		    span_print(span_str(a->cell), shown, sizeof(shown)));
+		rc = EXIT_UNAVAILABLE;
+	}
+	snprintf(path, size, "%s/%s", c->settings.ledger_dir, FILE_NAME);
+	config_free(c);
+	return rc;
 }
 
 int
 verb_tail(int argc, char **argv)
 {
-	static struct settings s;
-	struct asked a = { .config = "/etc/penstock/penstock.yaml" };
+	struct asked a = { .config = VERB_CONFIG };
 	char path[SETTINGS_PATH_BYTES + 32];
 	int rc = read_options(argc, argv, &a);
 
-	if (rc != 0)
+	if (rc != VERB_GO)
 		return rc;
 	if (a.file != NULL)
 		return follow(&a, a.file);
-	rc = admin_client_settings(a.config, &s);
-	if (rc != 0)
-		return rc;
-	if (s.ledger_dir[0] == '\0') {
-		fprintf(stderr, "penstock: %s writes its records to stdout; "
-		    "name a file with --file\n", a.config);
-		return EXIT_UNAVAILABLE;
-	}
-	snprintf(path, sizeof(path), "%s/%s", s.ledger_dir, FILE_NAME);
-	return follow(&a, path);
+	rc = find_file(&a, path, sizeof(path));
+	return rc != 0 ? rc : follow(&a, path);
 }

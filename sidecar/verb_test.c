@@ -12,14 +12,6 @@
 
 #define SHOWN_BYTES 512
 
-static const char usage[] =
-    "usage: penstock test FILE\n"
-    "Compare the rules of a policy, or of all policies of a penstock.yaml,\n"
-    "with the expect: lists that stand beside them. Prints TAP. A deny\n"
-    "without a port expects that no port is open.\n"
-    "Exit: 0 all met, 1 one was not or there is none, 2 usage,\n"
-    "78 bad configuration.\n";
-
 /* Counts over all cells. */
 struct tally {
 	size_t n, failed;
@@ -32,29 +24,34 @@ static int tally_end(const struct tally *t, const char *path);
 int
 verb_test(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	const struct verb v = {
+		"test", "[FILE]",
+		"Compare the rules of a policy, or of all policies of a "
+		"penstock.yaml, with the\nexpect: lists that stand beside "
+		"them. Prints TAP. A deny without a port expects\nthat no "
+		"port is open. Without FILE: " VERB_CONFIG "\n",
+		"0 all met, 1 one was not or there is none, 2 usage, "
+		"78 bad configuration",
+		0, 1, NULL, 0
 	};
 	struct source *s = NULL;
 	struct problems *ps;
 	struct tally t = { 0 };
+	const char *file;
 	uint32_t i;
-	int c, err;
+	int err, rc = verb_read(&v, argc, argv);
 
-	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1)
-		return c == 'h' ? fputs(usage, stdout) < 0 :
-		    (fputs(usage, stderr), EXIT_USAGE);
-	if (optind + 1 != argc)
-		return fputs(usage, stderr), EXIT_USAGE;
+	if (rc != VERB_GO)
+		return rc;
+	file = optind < argc ? argv[optind] : VERB_CONFIG;
 	ps = problem_new();
 	if (ps == NULL)
 		return EXIT_FAILURE;
-	err = source_open(&s, argv[optind], (int64_t)time(NULL), ps);
+	err = source_open(&s, file, (int64_t)time(NULL), ps);
 	if (err == -EINVAL)
 		problem_print(ps, stderr);
 	else if (err != 0)
-		fprintf(stderr, "penstock test: %s: %s\n", argv[optind],
+		fprintf(stderr, "penstock test: %s: %s\n", file,
 		    strerror(-err));
 	for (i = 0; err == 0 && i < policy_cells(source_policy(s)); i++)
 		cell_test(s, i, &t);
@@ -62,7 +59,7 @@ verb_test(int argc, char **argv)
 	source_free(s);
 	if (err != 0)
 		return err == -EINVAL ? EXIT_CONFIG : EXIT_FAILURE;
-	return tally_end(&t, argv[optind]);
+	return tally_end(&t, file);
 }
 
 static int

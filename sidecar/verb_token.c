@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sidecar/verb.h"
 
-#include <getopt.h>
 #include <sodium.h>
 #include <stdio.h>
 
@@ -42,35 +41,29 @@ hash_stdin(void)
 	return print_hash(token, n);
 }
 
-static int
-usage(int status)
-{
-	fprintf(status == 0 ? stdout : stderr,
-	    "usage: penstock token [--hash]\n");
-	return status;
-}
-
 int
 verb_token(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "hash", no_argument, NULL, 'H' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+	bool hash = false;
+	const struct verb_option options[] = {
+		{ "hash", 0, NULL, "read the token from standard input",
+		    .flag = &hash },
+	};
+	const struct verb v = {
+		"token", "", "Make a proxy credential for a cell: a token, "
+		"and its hash for credential:\n",
+		"0, 2 usage, 1 failure", 0, 0, options, 1
 	};
 	unsigned char random[TOKEN_BYTES];
 	char token[TEXT_BYTES];
-	int c;
+	int c = verb_read(&v, argc, argv);
 
+	if (c != VERB_GO)
+		return c;
 	if (sodium_init() < 0)
 		return 1;
-	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (c == 'H' && optind == argc)
-			return hash_stdin();
-		return usage(c == 'h' ? 0 : EXIT_USAGE);
-	}
-	if (optind != argc)
-		return usage(EXIT_USAGE);
+	if (hash)
+		return hash_stdin();
 	randombytes_buf(random, sizeof(random));
 	sodium_bin2base64(token, sizeof(token), random, sizeof(random),
 	    sodium_base64_VARIANT_URLSAFE_NO_PADDING);

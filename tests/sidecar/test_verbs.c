@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sidecar/verb.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* The verbs, called as main calls them, over files of a directory of ours;
+ * what they print is read back. */
+static char dir[] = "/tmp/test_verbs.XXXXXX";
+static char out[1 << 16], err[1 << 16];
+
+static int
+redirect(int fd, const char *name)
+{
+	int to = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	int old = dup(fd);
+
+	dup2(to, fd);
+	close(to);
+	return old;
+}
+
+static void
+restore(int fd, int old, const char *name, char *text)
+{
+	FILE *f;
+
+	fflush(fd == 1 ? stdout : stderr);
+	dup2(old, fd);
+	close(old);
+	f = fopen(name, "r");
+	text[fread(text, 1, (1 << 16) - 1, f)] = '\0';
+	fclose(f);
+}
+
+/* The words are split at blanks. */
+static int
+run(int (*verb)(int, char **), const char *words)
+{
+	char copy[1024], *argv[32] = { copy }, *save;
+	int argc = 0, rc, o, e;
+
+	snprintf(copy, sizeof(copy), "%s", words);
+	for (char *w = strtok_r(copy, " ", &save); w != NULL;
+	    w = strtok_r(NULL, " ", &save))
+		argv[argc++] = w;
+	argv[argc] = NULL;
+	fflush(stdout);
+	o = redirect(1, "out");
+	e = redirect(2, "err");
+	rc = verb(argc, argv);
+	restore(1, o, "out", out);
+	restore(2, e, "err", err);
+	return rc;
+}
+
+static void
+write_file(const char *name, const char *text)
+{
+	FILE *f = fopen(name, "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+#define HEAD "version: 1\nnetwork:\n  resolvers: [198.18.0.53]\n" \
+    "  lab: [198.18.0.0/15]\n  rule:\n"
+#define A_443 "  - {verdict: allow, hostname: a.example.com}\n"
+#define B_DENY "  - {verdict: deny, hostname: b.example.com, id: no-b}\n"
+#define WILD "  - {verdict: allow, hostname: '*.w.example.com'}\n"
+
+static int
+make_files(void **state)
+{
+	char config[256];
+
+	(void)state;
+	if (mkdtemp(dir) == NULL || chdir(dir) != 0)
+		return -1;
+	write_file("p.yaml", HEAD A_443 B_DENY);
+	write_file("wide.yaml", HEAD A_443 B_DENY WILD);
+	write_file("bad.yaml", HEAD "  - {verdict: maybe, hostname: a.b}\n");
+	write_file("met.yaml", HEAD A_443 B_DENY
+	    "expect: [{allow: 'a.example.com:443'}, "
+	    "{deny: b.example.com}]\n");
+	write_file("unmet.yaml", HEAD A_443 B_DENY
+	    "expect: [{allow: 'a.example.com:443'}, "
+	    "{allow: b.example.com}]\n");
+	snprintf(config, sizeof(config), "version: 1\nmode: shared\n"
+	    "ledger: {dir: %s}\ncells:\n  - {id: one, policy: [p.yaml]}\n",
+	    dir);
+	write_file("penstock.yaml", config);
+	write_file("records.jsonl",
+	    "{\"time\":\"2026-01-01T00:00:00Z\",\"kind\":\"decision\","
+	    "\"verdict\":\"deny\",\"reason\":\"no_rule\",\"cell\":\"one\","
+	    "\"name\":\"x\\u001b[2J.example\",\"port\":443}\n"
+	    "{\"time\":\"2026-01-01T00:00:01Z\",\"kind\":\"end\","
+	    "\"verdict\":\"allow\",\"reason\":\"none\",\"cell\":\"two\","
+	    "\"name\":\"y.example\",\"dialled\":\"192.0.2.1:443\","
+	    "\"how\":\"eof\",\"bytes_up\":3,\"bytes_down\":5}\n"
+	    "no record\n{\"torn\":");
+	return 0;
+}
+
+static int
+remove_files(void **state)
+{
+	static const char *const names[] = { "p.yaml", "wide.yaml",
+	    "bad.yaml", "met.yaml", "unmet.yaml", "penstock.yaml",
+	    "records.jsonl", "out", "err", "sock" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unlink(names[i]);
+	return chdir("/") != 0 || rmdir(dir) != 0;
+}
+
+/* ---- check, explain, test, diff ---- */
+
+static void
+check_says_what_would_run_and_what_is_wrong(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_check, "check wide.yaml"), 0);
+	assert_non_null(strstr(out, "cell policy: default deny, enforce "
+	    "strict, 3 rules"));
+	assert_non_null(strstr(out, "*.w.example.com matches "
+	    "a.w.example.com, not w.example.com"));
+	assert_int_equal(run(verb_check, "check -q wide.yaml"), 0);
+	assert_null(strstr(out, "cell"));
+	assert_int_equal(run(verb_check, "check bad.yaml"), EXIT_CONFIG);
+	assert_non_null(strstr(err, "bad.yaml:6:"));
+	assert_int_equal(run(verb_check, "check none.yaml"), EXIT_FAILURE);
+}
+
+static void
+explain_answers_by_its_exit_status(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_explain, "explain -c p.yaml "
+	    "a.example.com"), 0);
+	assert_int_equal(run(verb_explain, "explain -c p.yaml "
+	    "a.example.com:22"), EXIT_DENY);
+	assert_int_equal(run(verb_explain, "explain -c p.yaml "
+	    "b.example.com"), EXIT_DENY);
+	assert_non_null(strstr(out, "no-b"));
+	assert_int_equal(run(verb_explain, "explain -c p.yaml --ip "
+	    "169.254.169.254 a.example.com"), EXIT_DENY);
+	assert_int_equal(run(verb_explain, "explain -c p.yaml --ip "
+	    "8.8.8.8 a.example.com"), 0);
+	assert_int_equal(run(verb_explain, "explain -c p.yaml a..b"),
+	    EXIT_USAGE);
+	assert_int_equal(run(verb_explain, "explain -c p.yaml --cell none "
+	    "a.example.com"), EXIT_USAGE);
+	assert_int_equal(run(verb_explain, "explain -c bad.yaml a.b"),
+	    EXIT_CONFIG);
+}
+
+static void
+test_counts_what_is_not_met(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_test, "test met.yaml"), 0);
+	assert_non_null(strstr(out, "ok 2 - deny b.example.com"));
+	assert_non_null(strstr(out, "1..2"));
+	assert_int_equal(run(verb_test, "test unmet.yaml"), EXIT_FAILURE);
+	assert_non_null(strstr(out, "not ok 2 - allow b.example.com"));
+	/* no expectation is not an expectation met */
+	assert_int_equal(run(verb_test, "test p.yaml"), EXIT_FAILURE);
+	assert_int_equal(run(verb_test, "test bad.yaml"), EXIT_CONFIG);
+}
+
+static void
+diff_tells_wider_from_narrower_and_from_failed(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_diff, "diff p.yaml p.yaml"), 0);
+	assert_int_equal(run(verb_diff, "diff p.yaml wide.yaml"), EXIT_DENY);
+	assert_non_null(strstr(out, "+ *.w.example.com:443"));
+	assert_int_equal(run(verb_diff, "diff wide.yaml p.yaml"),
+	    EXIT_NARROWER);
+	assert_non_null(strstr(out, "- *.w.example.com:443"));
+	assert_int_equal(run(verb_diff, "diff p.yaml bad.yaml"),
+	    EXIT_CONFIG);
+	assert_int_equal(run(verb_diff, "diff p.yaml none.yaml"),
+	    EXIT_FAILURE);
+	assert_int_equal(run(verb_diff, "diff p.yaml"), EXIT_USAGE);
+}
+
+/* ---- tail ---- */
+
+static void
+tail_shows_each_whole_record_and_no_raw_bytes(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_tail, "tail --once -c penstock.yaml"), 0);
+	assert_non_null(strstr(out, "x.[2J.example :443 cell=one"));
+	assert_non_null(strstr(out, "192.0.2.1:443 cell=two"));
+	assert_non_null(strstr(out, "how=eof up=3 down=5"));
+	assert_null(strstr(out, "torn"));
+	assert_null(strchr(out, 0x1b));
+	assert_non_null(strstr(err, "a line is no record"));
+}
+
+static void
+tail_keeps_to_what_was_asked(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_tail, "tail --once --file records.jsonl "
+	    "--denied"), 0);
+	assert_null(strstr(out, "y.example"));
+	assert_non_null(strstr(out, ".example :443"));
+	assert_int_equal(run(verb_tail, "tail --once --file records.jsonl "
+	    "--cell two --json"), 0);
+	assert_int_equal(out[0], '{');
+	assert_null(strstr(out, "\"one\""));
+	/* a cell with records, none of them a refusal, is not unknown */
+	assert_int_equal(run(verb_tail, "tail --once --file records.jsonl "
+	    "--cell two --denied"), 0);
+	assert_string_equal(out, "");
+}
+
+static void
+tail_says_that_there_is_no_such_cell(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_tail, "tail -c penstock.yaml --cell nope"),
+	    EXIT_UNAVAILABLE);
+	assert_non_null(strstr(err, "has no cell \"nope\""));
+	assert_int_equal(run(verb_tail, "tail --once --file records.jsonl "
+	    "--cell nope"), EXIT_UNAVAILABLE);
+	assert_non_null(strstr(err, "no record of that cell"));
+	assert_int_equal(run(verb_tail, "tail --once --file none.jsonl"),
+	    EXIT_UNAVAILABLE);
+}
+
+/* ---- status and health, against an answer of ours ---- */
+
+static int listener = -1;
+
+static void *
+answer_once(void *text)
+{
+	char got[1024];
+	int fd = accept(listener, NULL, NULL);
+
+	if (recv(fd, got, sizeof(got), 0) > 0)
+		(void)!write(fd, text, strlen(text));
+	close(fd);
+	return NULL;
+}
+
+static int
+run_against(const char *answer, int (*verb)(int, char **),
+    const char *words)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX,
+	    .sun_path = "sock" };
+	char text[4096];
+	pthread_t t;
+	int rc;
+
+	unlink("sock");
+	listener = socket(AF_UNIX, SOCK_STREAM, 0);
+	assert_int_equal(bind(listener, (struct sockaddr *)&sun,
+	    sizeof(sun)), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	snprintf(text, sizeof(text), "%s", answer);
+	assert_int_equal(pthread_create(&t, NULL, answer_once, text), 0);
+	rc = run(verb, words);
+	pthread_join(t, NULL);
+	close(listener);
+	return rc;
+}
+
+#define OK "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+#define NO "HTTP/1.1 503 No\r\nConnection: close\r\n\r\n"
+
+static void
+status_shows_what_is_not_well(void **state)
+{
+	(void)state;
+	assert_int_equal(run_against(OK "{\"version\":\"9\",\"ready\":false,"
+	    "\"mode\":\"shared\",\"enforcing\":false,\"generation\":4,"
+	    "\"digest\":\"abcd\",\"checks\":{\"policy\":true,"
+	    "\"recorder\":false},\"denied\":{\"no_rule\":7},"
+	    "\"roles\":[{\"role\":\"engine\",\"index\":1,\"pid\":42,"
+	    "\"ready\":true,\"restarts\":0},{\"role\":\"recorder\","
+	    "\"index\":0,\"pid\":0,\"ready\":false,\"restarts\":3}]}\n",
+	    verb_status,
+	    "status --admin unix:sock"), 0);
+	assert_non_null(strstr(out, "NOT READY"));
+	assert_non_null(strstr(out, "NOT ENFORCING"));
+	assert_non_null(strstr(out, "generation 4"));
+	assert_non_null(strstr(out, "recorder               failed"));
+	assert_null(strstr(out, "policy                 failed"));
+	assert_non_null(strstr(out, "no_rule                7"));
+	assert_non_null(strstr(out, "engine 1  pid 42\n"));
+	assert_non_null(strstr(out, "recorder 0  away, NOT READY, "
+	    "restarted 3\n"));
+	assert_int_equal(run_against(OK "{}\n", verb_status,
+	    "status --json --admin unix:sock"), 0);
+	assert_string_equal(out, "{}\n");
+}
+
+static void
+an_answer_that_is_none_is_no_status(void **state)
+{
+	(void)state;
+	assert_int_equal(run_against(NO "{}", verb_status,
+	    "status --admin unix:sock"), EXIT_UNAVAILABLE);
+	assert_int_equal(run_against(OK "{\"a\":", verb_status,
+	    "status --admin unix:sock"), EXIT_UNAVAILABLE);
+	assert_int_equal(run_against("garbage\r\n\r\n", verb_status,
+	    "status --admin unix:sock"), EXIT_UNAVAILABLE);
+	assert_int_equal(run(verb_status, "status --admin unix:gone"),
+	    EXIT_UNAVAILABLE);
+	assert_int_equal(run(verb_status, "status --admin nonsense"),
+	    EXIT_UNAVAILABLE);
+	assert_int_equal(run(verb_status, "status -c bad.yaml"),
+	    EXIT_CONFIG);
+}
+
+static void
+health_is_yes_only_on_a_200(void **state)
+{
+	(void)state;
+	assert_int_equal(run_against(OK "ready\n", verb_health,
+	    "health --ready --admin unix:sock"), 0);
+	assert_string_equal(out, "ready\n");
+	assert_int_equal(run_against(NO "not ready\n", verb_health,
+	    "health --ready --admin unix:sock"), 1);
+	assert_int_equal(run_against("", verb_health,
+	    "health --live --admin unix:sock"), 1);
+	assert_int_equal(run(verb_health, "health --live --admin unix:gone"),
+	    1);
+	assert_int_equal(run(verb_health, "health --admin unix:sock"),
+	    EXIT_USAGE);
+	assert_int_equal(run(verb_health, "health --live --ready"),
+	    EXIT_USAGE);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(check_says_what_would_run_and_what_is_wrong),
+		cmocka_unit_test(explain_answers_by_its_exit_status),
+		cmocka_unit_test(test_counts_what_is_not_met),
+		cmocka_unit_test(diff_tells_wider_from_narrower_and_from_failed),
+		cmocka_unit_test(tail_shows_each_whole_record_and_no_raw_bytes),
+		cmocka_unit_test(tail_keeps_to_what_was_asked),
+		cmocka_unit_test(tail_says_that_there_is_no_such_cell),
+		cmocka_unit_test(status_shows_what_is_not_well),
+		cmocka_unit_test(an_answer_that_is_none_is_no_status),
+		cmocka_unit_test(health_is_yes_only_on_a_200),
+	};
+
+	return cmocka_run_group_tests(tests, make_files, remove_files);
+}
