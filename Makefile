@@ -134,6 +134,8 @@ $(B)/tests/replay/test_http: LDFLAGS += -Wl,--wrap=realloc
 $(B)/tests/sidecar/../fault/test_malloc: LDFLAGS += \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 
+$(B)/tests/sidecar/test_recorder: LDFLAGS += -Wl,--wrap=write
+
 .PHONY: unit manuals check enforcement asan fuzz lint layers corpus demo install \
 	format clean tools
 unit: all $(UNIT_BIN)

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The recorder as its role, with the producers played here; it is linked with
+ * --wrap=write, so that writing can be short, interrupted or refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sidecar/role.h"
+
+#define FILE_NAME "records.jsonl"
+#define STAGES 8u
+
+ssize_t __real_write(int fd, const void *data, size_t n);
+ssize_t __wrap_write(int fd, const void *data, size_t n);
+
+static enum { WHOLE = 0, SHORT, REFUSED } writing;
+static unsigned writes;
+
+/* Only what goes to a file is touched. */
+ssize_t
+__wrap_write(int fd, const void *data, size_t n)
+{
+	struct stat st;
+
+	if (writing == WHOLE || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+		return __real_write(fd, data, n);
+	writes++;
+	if (writing == REFUSED) {
+		errno = ENOSPC;
+		return -1;
+	}
+	if (writes % 3 == 0) {
+		errno = EINTR;
+		return -1;
+	}
+	return __real_write(fd, data, n < 37 ? n : 1 + writes % 37);
+}
+
+/* One for each test: a role has no end but that of its process. */
+static struct stage {
+	struct role role;
+	struct emit *emit;
+	char dir[32];
+	int dir_fd, ring, state, wake, parent;
+} stages[STAGES], *s;
+static size_t n_stages;
+
+static void
+give(enum give what, unsigned index, int fd)
+{
+	s->role.gifts[s->role.n_gifts++] = (struct gift){ what, index,
+	    dup(fd) };
+}
+
+static void
+turn(long ms)
+{
+	struct timeval tv = { ms / 1000, ms % 1000 * 1000 };
+
+	(void)event_base_loopexit(s->role.base, &tv);
+	(void)event_base_dispatch(s->role.base);
+}
+
+static int
+up(void **state)
+{
+	int counts = count_create(), pair[2];
+
+	(void)state;
+	s = &stages[n_stages++];
+	writing = WHOLE;
+	strcpy(s->dir, "/tmp/test_recorder.XXXXXX");
+	if (mkdtemp(s->dir) == NULL || ipc_pair(pair) != 0)
+		return -1;
+	s->dir_fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	s->ring = emit_ring_create(1 << 20);
+	s->state = emit_state_create();
+	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	s->role.kind = ROLE_RECORDER;
+	s->role.base = event_base_new();
+	s->role.parent = pair[0];
+	s->parent = pair[1];
+	snprintf(s->role.settings.instance,
+	    sizeof(s->role.settings.instance), "i");
+	give(GIVE_RING, COLUMN_ENGINE, s->ring);
+	give(GIVE_STATE, 0, s->state);
+	give(GIVE_WAKE, 0, s->wake);
+	give(GIVE_LEDGER_DIR, 0, s->dir_fd);
+	return count_open(&s->role.counts, counts, COLUMN_RECORDER) != 0 ||
+	    close(counts) != 0 ||
+	    emit_open(&s->emit, s->ring, s->state, s->wake) != 0;
+}
+
+static int
+down(void **state)
+{
+	(void)state;
+	unlinkat(s->dir_fd, FILE_NAME, 0);
+	unlinkat(s->dir_fd, "old", 0);
+	return rmdir(s->dir);
+}
+
+static void
+start(void)
+{
+	assert_int_equal(recorder_ops.start(&s->role), 0);
+	turn(20);
+	assert_true(emit_ready(s->emit));
+}
+
+static void
+put(unsigned first, unsigned n)
+{
+	char name[32];
+
+	for (unsigned i = first; i < first + n; i++) {
+		struct record r;
+		int k = snprintf(name, sizeof(name), "r%u", i);
+
+		record_init(&r, RECORD_DECISION);
+		record_stamp(&r);
+		r.verdict = VERDICT_ALLOW;
+		r.would = VERDICT_ALLOW;
+		r.connection = i + 1;
+		record_set(&r, TEXT_NAME, span_of(name, (size_t)k));
+		assert_int_equal(emit_decision(s->emit, &r, 0), 0);
+	}
+	emit_flush(s->emit);
+}
+
+/* All lines are records, r0 to r(n-1) in order, each once. */
+static void
+expect_records(const char *file, unsigned first, unsigned n)
+{
+	char path[64], line[RECORD_JSON_MAX_BYTES], want[32];
+	unsigned seen = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", s->dir, file);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f) != NULL) {
+		json_t *o = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+
+		assert_non_null(o);
+		snprintf(want, sizeof(want), "r%u", first + seen++);
+		assert_string_equal(json_string_value(json_object_get(o,
+		    "name")), want);
+		json_decref(o);
+	}
+	fclose(f);
+	assert_int_equal(seen, n);
+}
+
+static void
+each_record_is_written_once_in_order_and_told(void **state)
+{
+	static struct ipc_message m;
+
+	(void)state;
+	start();
+	put(0, 500);
+	turn(50);
+	put(500, 10);
+	turn(50);
+	expect_records(FILE_NAME, 0, 510);
+	assert_int_equal(count_sum(s->role.counts, COUNT_RECORDS), 510);
+	assert_int_equal(ipc_receive(s->parent, &m), 1);
+	assert_int_equal(m.type, IPC_WROTE);
+	assert_int_equal(ipc_receive(s->parent, &m), -EAGAIN);
+}
+
+static void
+short_and_interrupted_writes_lose_nothing(void **state)
+{
+	(void)state;
+	start();
+	writing = SHORT;
+	put(0, 300);
+	turn(100);
+	writing = WHOLE;
+	assert_true(writes > 300);
+	expect_records(FILE_NAME, 0, 300);
+	assert_true(emit_ready(s->emit));
+	assert_int_equal(count_sum(s->role.counts, COUNT_RECORD_ERRORS), 0);
+}
+
+static void
+while_nothing_can_be_written_nothing_is_allowed(void **state)
+{
+	struct record r;
+
+	(void)state;
+	start();
+	writing = REFUSED;
+	put(0, 20);
+	turn(60);
+	assert_false(emit_ready(s->emit));
+	record_init(&r, RECORD_DECISION);
+	assert_int_equal(emit_decision(s->emit, &r, 0), -EAGAIN);
+	assert_true(count_sum(s->role.counts, COUNT_RECORD_ERRORS) > 0);
+	writing = WHOLE;
+	turn(1300);
+	assert_true(emit_ready(s->emit));
+	put(20, 5);
+	turn(50);
+	expect_records(FILE_NAME, 0, 25);
+}
+
+static void
+a_torn_line_is_ended_before_the_next(void **state)
+{
+	char path[64], line[128];
+	FILE *f;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/%s", s->dir, FILE_NAME);
+	f = fopen(path, "w");
+	fputs("{\"torn\":", f);
+	fclose(f);
+	start();
+	put(0, 1);
+	turn(50);
+	f = fopen(path, "r");
+	assert_non_null(fgets(line, sizeof(line), f));
+	assert_string_equal(line, "{\"torn\":\n");
+	assert_non_null(fgets(line, sizeof(line), f));
+	assert_memory_equal(line, "{\"", 2);
+	fclose(f);
+}
+
+static void
+a_link_in_place_of_the_file_is_not_followed(void **state)
+{
+	(void)state;
+	assert_int_equal(symlinkat("old", s->dir_fd, FILE_NAME), 0);
+	assert_int_equal(recorder_ops.start(&s->role), -ELOOP);
+}
+
+static void
+what_a_dead_producer_had_open_ends(void **state)
+{
+	char path[64], line[RECORD_JSON_MAX_BYTES] = "";
+	unsigned n = 0;
+	FILE *f;
+
+	(void)state;
+	start();
+	put(0, 2);
+	recorder_ops.gift(&s->role, GIVE_RING, COLUMN_ENGINE, dup(s->ring));
+	snprintf(path, sizeof(path), "%s/%s", s->dir, FILE_NAME);
+	f = fopen(path, "r");
+	while (fgets(line, sizeof(line), f) != NULL)
+		n += strstr(line, "\"kind\":\"end\"") != NULL &&
+		    strstr(line, "engine_lost") != NULL;
+	fclose(f);
+	assert_int_equal(n, 2);
+}
+
+static void
+a_rotated_file_gets_no_more_and_an_end_drains_all(void **state)
+{
+	(void)state;
+	start();
+	put(0, 3);
+	assert_int_equal(renameat(s->dir_fd, FILE_NAME, s->dir_fd, "old"), 0);
+	/* what was handed over before belongs to the old file */
+	recorder_ops.order(&s->role, IPC_REOPEN);
+	put(3, 4);
+	recorder_ops.order(&s->role, IPC_STOP);
+	expect_records("old", 0, 3);
+	expect_records(FILE_NAME, 3, 4);
+}
+
+int
+main(void)
+{
+#define WITH(t) cmocka_unit_test_setup_teardown(t, up, down)
+	const struct CMUnitTest tests[] = {
+		WITH(each_record_is_written_once_in_order_and_told),
+		WITH(short_and_interrupted_writes_lose_nothing),
+		WITH(while_nothing_can_be_written_nothing_is_allowed),
+		WITH(a_torn_line_is_ended_before_the_next),
+		WITH(a_link_in_place_of_the_file_is_not_followed),
+		WITH(what_a_dead_producer_had_open_ends),
+		WITH(a_rotated_file_gets_no_more_and_an_end_drains_all),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
