@@ -638,6 +638,18 @@ decide_opaque(const struct decide_at *at, const struct endpoint *to,
 	return true;
 }
 
+bool
+decide_port_open(const struct decide_at *at, const struct endpoint *to)
+{
+	struct ask q;
+
+	if (!ask_begin(&q, at))
+		return false;
+	return image_port_bit(q.image, q.set->named_ports, to->port) ||
+	    image_port_bit(q.image, q.set->opaque_ports, to->port) ||
+	    flow_nameless(&q, to, NULL, 0).verdict == VERDICT_ALLOW;
+}
+
 /* ---- DNS ---- */
 
 /* Looks for a port on which the first matching rule allows.  Such a port,

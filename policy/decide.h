@@ -83,6 +83,14 @@ MUST_USE bool decide_opaque(const struct decide_at *at,
     size_t n_names, struct decision *out);
 
 /*
+ * True when some rule may allow a flow to this port, whatever name it shows
+ * (or to this very address, without one).  False: nothing that the client can
+ * say will be allowed, so that nobody has to wait long for it.
+ */
+MUST_USE bool decide_port_open(const struct decide_at *at,
+    const struct endpoint *to);
+
+/*
  * A DNS question: true when some rule could allow this name on some port, so
  * that it may be asked upstream.  `why` (never NULL) gets the reason and the
  * rule of a refusal.

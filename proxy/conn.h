@@ -88,6 +88,7 @@ struct opening {
 	enum gate gate;
 	bool is_addr;			/* an address literal was asked for */
 	bool decided;			/* decision was taken by NAME */
+	bool port_closed;		/* NAME: no rule opens the port */
 	bool json, head_only;		/* how a refusal is told */
 	unsigned minor;
 	struct hello_reader reader;

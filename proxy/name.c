@@ -10,10 +10,22 @@
  * because there the server may speak first.
  */
 
+/* On a port that no rule opens a client that speaks first is still read, for
+ * an answer it understands and a record with its name; one that waits for the
+ * server is not kept waiting for longer than this. */
+#define CLOSED_MS 300
+
 static bool
 is_transparent(const struct conn *c)
 {
 	return c->via == VIA_TPROXY || c->via == VIA_REDIRECT;
+}
+
+static void
+name_of_pin(struct conn *c, const struct host *name)
+{
+	c->open->name = *name;
+	c->open->from = NAME_FROM_PIN;
 }
 
 /* Ask once, before any byte: who is it, and is this an opaque flow? */
@@ -37,14 +49,16 @@ name_first(struct conn *c)
 		return STEP_WAIT;
 	at = conn_at(c);
 	n = conn_names(c, &c->original.addr, names, ptr);
-	if (!decide_opaque(&at, &c->original, ptr, n, &o->decision))
+	if (!decide_opaque(&at, &c->original, ptr, n, &o->decision)) {
+		o->port_closed = !decide_port_open(&at, &c->original);
+		if (o->port_closed && c->proxy->limits.hello_ms > CLOSED_MS)
+			c->deadline_ms = conn_now_ms() + CLOSED_MS;
 		return STEP_WAIT;
+	}
 	o->decided = true;
 	o->shown = SHOWN_NOTHING;
-	if (n == 1) {
-		o->name = names[0];
-		o->from = NAME_FROM_PIN;
-	}
+	if (n == 1)
+		name_of_pin(c, &names[0]);
 	conn_enter(c, CONN_DECIDE);
 	return STEP_NEXT;
 }
@@ -86,6 +100,18 @@ name_max(const struct conn *c)
 	return head > HELLO_STREAM_MAX_BYTES ? head : HELLO_STREAM_MAX_BYTES;
 }
 
+/* The server would have spoken first: tell whose it is. */
+static enum step
+name_closed(struct conn *c)
+{
+	struct host names[PIN_NAMES_MAX];
+	const struct host *ptr[PIN_NAMES_MAX];
+
+	if (conn_names(c, &c->original.addr, names, ptr) == 1)
+		name_of_pin(c, &names[0]);
+	return conn_refuse(c, REASON_NO_RULE);
+}
+
 /* The client ended, or time did. */
 static enum step
 name_over(struct conn *c, bool late)
@@ -98,16 +124,18 @@ name_over(struct conn *c, bool late)
 		return conn_cut(c, HOW_FIN, REASON_NONE);
 	if (!late)
 		return conn_refuse(c, REASON_HELLO_INCOMPLETE);
+	if (c->open->port_closed && buf_left(&c->in) == 0)
+		return name_closed(c);
 	return conn_refuse(c, http ? REASON_HEAD_TIMEOUT :
 	    REASON_HELLO_TIMEOUT);
 }
 
-/* The first byte of a further request: from here on its head has to come
- * within the time that a first one has. */
+/* The first byte of a further request, or on a closed port: from here on its
+ * head has to come within the time that any has. */
 static void
 name_hurry(struct conn *c, bool was_empty)
 {
-	if (was_empty && c->forward != NULL)
+	if (was_empty && (c->forward != NULL || c->open->port_closed))
 		c->deadline_ms = conn_now_ms() + c->proxy->limits.hello_ms;
 }
 

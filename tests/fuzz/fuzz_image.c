@@ -61,6 +61,7 @@ ask(const struct policy *p)
 	d = decide_addr(&at, &d, &to);
 	d = decide_nameless(&at, &to, names, 1);
 	asked += decide_opaque(&at, &to, names, 1, &d);
+	asked += decide_port_open(&at, &to);
 	asked += decide_question(&at, &h, &d);
 	asked += decide_is_ancestor(&at, &h);
 	(void)decide_nearest(&at, &h, 443);

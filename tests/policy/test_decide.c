@@ -403,6 +403,12 @@ opaque_rules_are_dialled_without_a_look(void **state)
 	assert_false(decide_opaque(&at, &web, NULL, 0, &d));
 	ssh.port = 2222;
 	assert_false(decide_opaque(&at, &ssh, names, 1, &d));
+	assert_true(decide_port_open(&at, &web));
+	web.port = 8080;
+	assert_false(decide_port_open(&at, &web));
+	assert_false(decide_port_open(&at, &ssh));
+	ssh.port = 22;
+	assert_true(decide_port_open(&at, &ssh));
 	d = decide_name(&at, &git, 22, NULL);
 	assert_true(d.opaque);
 	one_done(&o);

@@ -482,6 +482,51 @@ N05_an_opaque_rule_carries_what_begins_without_a_hello(void **state)
 	close(lfd);
 }
 
+/* Nobody waits for a hello that could open nothing: the data connection of a
+ * file transfer, a database, a banner. */
+static void
+W24_B035_N22_a_port_that_no_rule_opens_is_refused_soon(void **state)
+{
+	static const char ask[] = "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n";
+	struct proxy_limits l = stage_limits;
+	const struct record *r;
+	int64_t began;
+	bool reset;
+	int fd;
+
+	(void)state;
+	close(origin);
+	stage_down();
+	l.hello_ms = 2000;
+	stage_up(LAB "  rule:\n"
+	    "    - {verdict: allow, hostname: allowed.test}\n", &l);
+	origin = stage_listen(ORIGIN, 443);
+	stage_pin("allowed.test", WANTED);
+	began = now_ms();
+	fd = stage_connect(WANTED, 22);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_true(reset);
+	close(fd);
+	assert_true(now_ms() - began < 1000);
+	r = stage_record(RECORD_DECISION);
+	assert_int_equal(r->reason, REASON_NO_RULE);
+	assert_int_equal(r->original.port, 22);
+	assert_int_equal(r->name_from, NAME_FROM_PIN);
+	assert_true(span_eq(record_get(r, TEXT_NAME),
+	    span_str("allowed.test")));
+	/* who speaks is read to the end, and told */
+	fd = stage_connect(WANTED, 22);
+	usleep(100000);
+	stage_send(fd, ask, 10);
+	usleep(600000);
+	stage_send(fd, ask + 10, sizeof(ask) - 11);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_memory_equal(got, "HTTP/1.1 403", 12);
+	close(fd);
+	r = stage_record(RECORD_DECISION);
+	assert_int_equal(r->name_from, NAME_FROM_HOST);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -497,6 +542,7 @@ main(void)
 		T(B25_W27_a_name_that_is_none_forges_nothing),
 		T(B27_B005_without_a_name_only_an_address_rule_opens),
 		T(N01_the_second_hello_is_judged_in_any_form),
+		T(W24_B035_N22_a_port_that_no_rule_opens_is_refused_soon),
 		T(N05_an_opaque_rule_carries_what_begins_without_a_hello),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
