@@ -12,10 +12,12 @@
 #include "dns/fold.h"
 #include "dns/front_tcp.h"
 #include "dns/message.h"
+#include "dns/share.h"
 
 #define READS_PER_WAKE 64u
 #define SOCKETS_MAX 16u
 #define REFUSED_TTL_S 5u
+#define EDE_OTHER 0
 #define EDE_BLOCKED 15
 #define EDE_PROHIBITED 18
 #define TCP_MAX 256u
@@ -70,6 +72,7 @@ struct front {
 	struct waiting *waiting;
 	unsigned n_waiting;
 	struct fold *fold;
+	struct share *share;		/* of each client in the questions */
 	uint8_t reply[MESSAGE_MAX_BYTES];
 };
 
@@ -272,12 +275,20 @@ answer_failure(struct waiting *w, enum reason why, uint32_t ttl_s)
 		a.rcode = RCODE_NXDOMAIN;
 	else if (why == REASON_DNS_NODATA || why == REASON_DNS_SPECIAL_USE)
 		a.rcode = RCODE_NOERROR;
-	if (why == REASON_DNS_SPECIAL_USE) {
-		a.ede = EDE_BLOCKED;
+	if (why == REASON_DNS_SPECIAL_USE || why == REASON_LIMIT_CLIENT) {
+		a.ede = why == REASON_LIMIT_CLIENT ? EDE_OTHER : EDE_BLOCKED;
 		a.ede_text = reason_word(why);
 	}
 	a.negative_soa = a.rcode != RCODE_SERVFAIL;
 	send_answer(w, &a);
+}
+
+/* Our own no, as against what upstream says. */
+static bool
+is_refusal(enum reason why)
+{
+	return why == REASON_DNS_SPECIAL_USE || why == REASON_LIMIT_CLIENT ||
+	    why == REASON_LEDGER_UNAVAILABLE;
 }
 
 /* What a question with this answer is told: judged, recorded and pinned. */
@@ -291,10 +302,9 @@ conclude(struct waiting *w, struct cache_answer *a)
 		why = keep_allowed(w, a);
 	told = why == REASON_NONE && w->via != VIA_NONE &&
 	    !has_type(a, w->question.type) ? REASON_DNS_NODATA : why;
-	if (why != REASON_DNS_SPECIAL_USE && why != REASON_LEDGER_UNAVAILABLE &&
-	    !record_allowed(w, told))
+	if (!is_refusal(why) && !record_allowed(w, told))
 		why = REASON_LEDGER_UNAVAILABLE;
-	if (why == REASON_DNS_SPECIAL_USE || why == REASON_LEDGER_UNAVAILABLE)
+	if (is_refusal(why))
 		record_refused(w, &(struct decision){
 		    .reason = why, .rule = w->flow.rule });
 	else if (why == REASON_NONE && !pin_add(w->front->parts.pins,
@@ -330,6 +340,8 @@ waiting_free(struct waiting *w)
 	if (w->next != NULL)
 		w->next->prev = w->prev;
 	w->front->n_waiting--;
+	if (w->via != VIA_NONE)
+		share_give(w->front->share, &w->client.addr);
 	free(w);
 	if (tcp != NULL)
 		front_tcp_release(tcp);	/* may read the next message */
@@ -441,13 +453,25 @@ ask_upstream(const struct waiting *on_stack)
 	struct front *f = on_stack->front;
 	static const struct cache_answer full = {
 	    .reason = REASON_DNS_SERVFAIL, .ttl_s = 1 };
+	static const struct cache_answer share_held = {
+	    .reason = REASON_LIMIT_CLIENT, .ttl_s = 1 };
 	struct waiting *w = NULL;
+	bool shared = on_stack->via != VIA_NONE;
 
+	/* An engine asks for many clients, whose connections are bounded. */
+	if (shared && !share_take(f->share, &on_stack->client.addr)) {
+		struct waiting no = *on_stack;
+
+		settle(&no, &share_held);
+		return;
+	}
 	if (f->n_waiting < f->settings.pending_max)
 		w = malloc(sizeof(*w));
 	if (w == NULL) {
 		struct waiting no = *on_stack;
 
+		if (shared)
+			share_give(f->share, &on_stack->client.addr);
 		settle(&no, &full);
 		return;
 	}
@@ -606,6 +630,25 @@ on_tcp_message(void *arg, struct front_tcp *conn, int fd,
 }
 
 static void
+on_tcp_refused(void *arg, const struct endpoint *client)
+{
+	struct front *f = arg;
+	struct waiting w = { .front = f, .via = VIA_DNS_TCP,
+	    .client = *client, .cell = CELL_NONE };
+
+	record_refused(&w, &(struct decision){ .reason = REASON_LIMIT_CLIENT,
+	    .rule = RULE_NONE });
+	emit_flush(f->parts.emit);
+}
+
+/* One client's, of what there is for all. */
+static unsigned
+part_of(unsigned all)
+{
+	return all < 4 ? all : all / 4;
+}
+
+static void
 engine_free(struct engine *e)
 {
 	for (struct waiting *w = e->front->waiting; w != NULL; w = w->next)
@@ -699,7 +742,8 @@ front_add_tcp(struct front *f, int fd)
 {
 	struct front_tcp_settings s = { .base = f->parts.base,
 	    .max = f->settings.tcp_max, .idle_ms = f->settings.tcp_idle_ms,
-	    .message = on_tcp_message, .arg = f };
+	    .client_max = part_of(f->settings.tcp_max),
+	    .message = on_tcp_message, .refused = on_tcp_refused, .arg = f };
 
 	if (f->n_tcp == SOCKETS_MAX)
 		return -ENOSPC;
@@ -722,9 +766,14 @@ front_new(struct front **out, const struct front_settings *s,
 		f->settings.tcp_idle_ms = TCP_IDLE_MS;
 	if (f->settings.pending_max == 0)
 		f->settings.pending_max = PENDING_MAX;
+	if (f->settings.client_max == 0)
+		f->settings.client_max = part_of(f->settings.pending_max);
 	f->parts = *parts;
 	f->fold = fold_new(parts->base, parts->emit, FOLD_MS);
-	if (f->fold == NULL) {
+	f->share = share_new(f->settings.client_max);
+	if (f->fold == NULL || f->share == NULL) {
+		fold_free(f->fold);
+		share_free(f->share);
 		free(f);
 		return -ENOMEM;
 	}
@@ -751,6 +800,7 @@ front_free(struct front *f)
 		event_free(f->sockets[i]);
 	}
 	fold_free(f->fold);
+	share_free(f->share);
 	free(f);
 }
 

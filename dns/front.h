@@ -23,6 +23,9 @@ struct front_settings {
 	unsigned tcp_max;	/* connections, default 256 */
 	unsigned tcp_idle_ms;	/* default 10000 */
 	unsigned pending_max;	/* open questions, default 4096 */
+	unsigned client_max;	/* of them for one client, and of the TCP
+				 * connections in the same part; default a
+				 * quarter */
 };
 
 /* Everything is borrowed and outlives the front. */

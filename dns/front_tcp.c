@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "dns/share.h"
+
 #define ACCEPTS_PER_WAKE 16u
 #define PAUSE_MS 100			/* no descriptor or memory is free */
 #define OUTPUT_MAX_BYTES 262144u	/* unread answers of a connection */
@@ -31,6 +33,7 @@ struct front_tcp_listener {
 	int fd;
 	struct front_tcp *conns;
 	unsigned n;
+	struct share *share;		/* of each client; NULL: no bound */
 	uint8_t msg[65535];		/* the one that is handed over */
 };
 
@@ -41,6 +44,8 @@ conn_gone(struct front_tcp *c)
 		bufferevent_free(c->bev);
 		c->bev = NULL;
 		c->listener->n--;
+		if (c->listener->share != NULL)
+			share_give(c->listener->share, &c->client.addr);
 	}
 	if (c->held > 0)
 		return;
@@ -186,11 +191,20 @@ conn_new(struct front_tcp_listener *l, int fd,
 		close(fd);
 		return;
 	}
+	if (l->share != NULL && !share_take(l->share, &c->client.addr)) {
+		if (l->settings.refused != NULL)
+			l->settings.refused(l->settings.arg, &c->client);
+		free(c);
+		close(fd);
+		return;
+	}
 	c->listener = l;
 	c->ifindex = read_ifindex(fd, peer->ss_family == AF_INET6);
 	c->bev = bufferevent_socket_new(l->settings.base, fd,
 	    BEV_OPT_CLOSE_ON_FREE);
 	if (c->bev == NULL) {
+		if (l->share != NULL)
+			share_give(l->share, &c->client.addr);
 		free(c);
 		close(fd);
 		return;
@@ -266,7 +280,10 @@ front_tcp_listen(const struct front_tcp_settings *s, int fd)
 	l->readable = event_new(s->base, fd, EV_READ | EV_PERSIST, on_accept,
 	    l);
 	l->resume = event_new(s->base, -1, 0, on_resume, l);
+	if (s->client_max > 0)
+		l->share = share_new(s->client_max);
 	if (l->readable == NULL || l->resume == NULL ||
+	    (s->client_max > 0 && l->share == NULL) ||
 	    event_add(l->readable, NULL) < 0) {
 		front_tcp_close(l);
 		return NULL;
@@ -285,6 +302,7 @@ front_tcp_close(struct front_tcp_listener *l)
 		event_free(l->readable);
 	if (l->resume != NULL)
 		event_free(l->resume);
+	share_free(l->share);
 	close(l->fd);
 	free(l);
 }

@@ -19,10 +19,13 @@ struct front_tcp;		/* one connection */
 struct front_tcp_settings {
 	struct event_base *base;
 	unsigned max;			/* connections */
+	unsigned client_max;		/* of one address; 0: as many */
 	unsigned idle_ms;
 	/* A whole message; answers may come later, in any order. */
 	void (*message)(void *arg, struct front_tcp *conn, int fd,
 	    const struct endpoint *client, struct span msg);
+	/* A connection was closed at once: the client has its share. */
+	void (*refused)(void *arg, const struct endpoint *client);
 	void *arg;
 };
 

@@ -96,7 +96,7 @@ X(UPSTREAM_TIMEOUT, "upstream_timeout", \
 /* ours */ \
 X(LIMIT_TOTAL, "limit_total", "all connections are in use") \
 X(LIMIT_CLIENT, "limit_client", \
-    "this client holds its share of connections") \
+    "this client holds its share of what may be open") \
 X(LIMIT_DESCRIPTORS, "limit_descriptors", "no descriptor is free") \
 X(LIMIT_MEMORY, "limit_memory", "no memory is free") \
 X(LEDGER_UNAVAILABLE, "ledger_unavailable", \

@@ -561,6 +561,96 @@ without_a_recorder_nothing_is_asked(void **state)
 	world_free(w);
 }
 
+/* A client's socket with another address. */
+static int
+other_client(const struct world *w, int type)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+	    .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1) };
+	int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	at.sin_port = htons(w->port);
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	return fd;
+}
+
+static void
+one_client_does_not_take_the_room_of_others(void **state)
+{
+	struct front_settings s = { .pending_max = 16, .client_max = 4 };
+	struct world *w = world_with(&s);
+	struct record last;
+	unsigned served = 0, refused = 0;
+	uint8_t msg[512];
+	struct reply r;
+	int fd = other_client(w, SOCK_DGRAM);
+
+	(void)state;
+	for (uint16_t i = 0; i < 20; i++)
+		put(w, msg, query(msg, i, "slow.allowed.test", TYPE_A, 1232));
+	work(w, 50);
+	assert_int_equal(send(fd, msg, query(msg, 77, "slow.allowed.test",
+	    TYPE_A, 0), 0), 35);
+	for (unsigned i = 0; i < 20; i++) {
+		assert_true(get(w, &r, 3000));
+		served += r.rcode == RCODE_NOERROR;
+		if (r.rcode != RCODE_SERVFAIL)
+			continue;
+		refused++;
+		assert_non_null(memmem(r.b, r.len, "limit_client", 12));
+	}
+	assert_int_equal(served, 4);
+	assert_int_equal(refused, 16);
+	assert_true(until_readable(w, fd, 3000));
+	r.len = (size_t)recv(fd, r.b, sizeof(r.b), 0);
+	take_apart(&r);
+	assert_int_equal(r.rcode, RCODE_NOERROR);
+	assert_int_equal(r.answers, 1);
+	assert_int_equal(count_denied_sum(w->counts, REASON_LIMIT_CLIENT),
+	    16);
+	assert_int_equal(records(w, REASON_LIMIT_CLIENT, &last), 1);
+	assert_int_equal(last.verdict, VERDICT_DENY);
+	/* and its room is given back */
+	assert_int_equal(ask(w, "room.wild.test", TYPE_A)->answers, 1);
+	close(fd);
+	world_free(w);
+}
+
+static void
+one_client_does_not_take_every_connection(void **state)
+{
+	struct front_settings s = { .tcp_max = 8 };
+	struct world *w = world_with(&s);
+	struct record last;
+	uint8_t msg[512];
+	struct reply r;
+	int fd[3], other;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		fd[i] = dial(w);
+		work(w, 20);
+	}
+	assert_false(tcp_get(w, fd[2], &r));
+	assert_int_equal(records(w, REASON_LIMIT_CLIENT, &last), 1);
+	assert_int_equal(last.via, VIA_DNS_TCP);
+	other = other_client(w, SOCK_STREAM);
+	write_all(w, other, msg, framed(msg, 5, "other.test", TYPE_A));
+	assert_true(tcp_get(w, other, &r));
+	close(fd[0]);
+	work(w, 20);
+	close(fd[2]);
+	fd[2] = dial(w);
+	write_all(w, fd[2], msg, framed(msg, 6, "other.test", TYPE_A));
+	assert_true(tcp_get(w, fd[2], &r));
+	close(fd[1]);
+	close(fd[2]);
+	close(other);
+	world_free(w);
+}
+
 static void
 upstream_failures_are_servfail(void **state)
 {
@@ -690,6 +780,8 @@ main(void)
 		cmocka_unit_test(an_answered_question_is_a_record),
 		cmocka_unit_test(
 		    an_answer_that_cannot_be_recorded_is_not_given),
+		cmocka_unit_test(one_client_does_not_take_the_room_of_others),
+		cmocka_unit_test(one_client_does_not_take_every_connection),
 		cmocka_unit_test(without_a_recorder_nothing_is_asked),
 		cmocka_unit_test(upstream_failures_are_servfail),
 		cmocka_unit_test(B047_a_full_table_fails_at_once_and_recovers),
