@@ -198,6 +198,18 @@ give_engine(struct child *c)
 	}
 }
 
+/* Without a file the recorder ends, and is started again. */
+void
+child_give_ledger(struct child *c)
+{
+	int fd = shared_ledger_file(c->parent);
+
+	if (fd < 0)
+		return;
+	child_give(c, GIVE_LEDGER_FILE, 0, fd);
+	close(fd);
+}
+
 static void
 give_recorder(struct child *c)
 {
@@ -205,7 +217,10 @@ give_recorder(struct child *c)
 
 	give(c, GIVE_STATE, 0, p->state);
 	give(c, GIVE_WAKE, 0, p->wake);
-	give(c, GIVE_LEDGER_DIR, 0, p->ledger_dir);
+	if (p->ledger_own)
+		child_give_ledger(c);
+	else
+		give(c, GIVE_LEDGER_DIR, 0, p->ledger_dir);
 	for (unsigned i = 0; i < COLUMN_ENGINE + p->n_engines; i++)
 		give(c, GIVE_RING, i, p->rings[i]);
 }

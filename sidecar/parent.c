@@ -221,6 +221,8 @@ on_signal(evutil_socket_t sig, short what, void *arg)
 		reap(p);
 	else if (sig == SIGHUP)
 		hup(p);
+	else if (sig == SIGUSR1 && p->ledger_own)
+		child_give_ledger(&p->children[CHILD_RECORDER]);
 	else if (sig == SIGUSR1)
 		child_send(&p->children[CHILD_RECORDER], IPC_REOPEN);
 	else

@@ -83,6 +83,7 @@ struct parent {
 	int listeners[SETTINGS_LISTENERS_MAX];
 	int dns_udp[4], dns_tcp[4];
 	int admin_fd, ledger_dir;
+	bool ledger_own;		/* the directory is this process's */
 	struct counts *counts;
 	struct limit *limits;
 	struct emit *emit;
@@ -101,6 +102,8 @@ void child_ended(struct child *c, int status);
  * killed. */
 void child_send(struct child *c, enum ipc_type type);
 void child_give(struct child *c, enum give what, unsigned index, int fd);
+/* The recorder's file, opened anew. */
+void child_give_ledger(struct child *c);
 unsigned child_engines_ready(const struct parent *p);
 
 /* ---- shared.c: memory and sockets ---- */
@@ -108,6 +111,8 @@ MUST_USE int shared_make(struct parent *p);
 /* Accept and reset on the listeners while no engine lives. */
 void shared_guard(struct parent *p);
 void shared_close_listeners(struct parent *p);
+/* Open the file of records in a directory of our own; fd or -errno. */
+MUST_USE int shared_ledger_file(const struct parent *p);
 
 /* ---- reload.c: compiling and adopting policies ---- */
 MUST_USE int reload_start(struct parent *p);

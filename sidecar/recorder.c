@@ -15,7 +15,6 @@
  * The recorder: takes records out of every producer's ring and appends them
  * as lines.  It has no network; while it cannot write, nobody may decide.
  */
-#define FILE_NAME "records.jsonl"
 #define BATCH_BYTES 262144u	/* lines gathered before one write */
 #define RECORDS_PER_WAKE 2048u	/* then the loop turns, and beats */
 #define RETRY_MS 1000
@@ -62,7 +61,7 @@ open_file(const struct recorder *v)
 
 	if (v->dir < 0)
 		return STDOUT_FILENO;
-	fd = openat(v->dir, FILE_NAME,
+	fd = openat(v->dir, LEDGER_FILE,
 	    O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
 	if (fd < 0)
 		return -errno;
@@ -287,12 +286,27 @@ on_beat(evutil_socket_t fd, short what, void *arg)
 
 /* ---- life ---- */
 
+/* The parent opened the file again: all that came before is in the old one. */
+static void
+take_file(struct recorder *v, int fd)
+{
+	drain_all(v);
+	end_torn_line(fd);
+	close(v->out);
+	v->out = fd;
+	log_line(LOG_INFO_, "reopened %s", LEDGER_FILE);
+}
+
 /* The same ring given again says that its producer has died. */
 static void
 recorder_gift(struct role *r, enum give what, unsigned index, int fd)
 {
 	struct recorder *v = r->self;
 
+	if (what == GIVE_LEDGER_FILE) {
+		take_file(v, fd);
+		return;
+	}
 	close(fd);
 	if (what != GIVE_RING || index >= COLUMNS || v->rings[index] == NULL)
 		return;
@@ -361,10 +375,15 @@ recorder_start(struct role *r)
 		rc = open_rings(r, v);
 	if (rc != 0)
 		return rc;
-	v->out = open_file(v);
+	v->out = role_take(r, GIVE_LEDGER_FILE, 0);
+	if (v->out >= 0)
+		end_torn_line(v->out);
+	else
+		v->out = v->dir < 0 && r->settings.ledger_dir[0] != '\0' ?
+		    -ENOENT : open_file(v);
 	if (v->out < 0) {
 		log_line(LOG_ERROR_, "cannot open %s beneath the ledger "
-		    "directory error=%s", FILE_NAME, strerror(-v->out));
+		    "directory error=%s", LEDGER_FILE, strerror(-v->out));
 		return v->out;
 	}
 	v->ok = true;
@@ -383,12 +402,12 @@ reopen(struct recorder *v)
 	fd = open_file(v);
 	if (fd < 0) {
 		log_line(LOG_ERROR_, "cannot reopen %s, the old file stays "
-		    "error=%s", FILE_NAME, strerror(-fd));
+		    "error=%s", LEDGER_FILE, strerror(-fd));
 		return;
 	}
 	close(v->out);
 	v->out = fd;
-	log_line(LOG_INFO_, "reopened %s", FILE_NAME);
+	log_line(LOG_INFO_, "reopened %s", LEDGER_FILE);
 }
 
 static void
@@ -402,7 +421,7 @@ recorder_order(struct role *r, enum ipc_type order)
 	}
 	while (v->ok && drain_all(v))
 		continue;
-	if (v->dir >= 0 && v->out >= 0 && fdatasync(v->out) == 0)
+	if (v->out > STDERR_FILENO && fdatasync(v->out) == 0)
 		v->synced = v->written;
 	emit_state_beat(v->state, v->ok, v->written, v->synced);
 	role_end(r);

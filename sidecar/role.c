@@ -249,8 +249,9 @@ uid_of(const struct role *r)
 	return SETTINGS_UID_KEEP;
 }
 
-/* A recorder that writes beneath a directory keeps that directory's owner:
- * nobody else could open the files that are there. */
+/* A recorder that writes beneath a directory of somebody else's takes its
+ * owner: nobody else could open the files that are there.  In one of the
+ * parent's own the parent opens the file (shared.c). */
 static uid_t
 uid_to_take(const struct role *r, int dir)
 {

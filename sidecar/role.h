@@ -49,6 +49,9 @@ enum give {
 	GIVE_PINS,		/* from the resolver, then to the engines */
 	GIVE_ASK,		/* SEQPACKET resolver <-> engine, by engine */
 	GIVE_LEDGER_DIR,	/* recorder: where to write; absent: stdout */
+	GIVE_LEDGER_FILE,	/* recorder: the open file, where the
+				 * directory is the parent's own; again
+				 * when it was reopened */
 	GIVE_CONFIG_DIR,	/* compile */
 	GIVE_KINDS,
 };
@@ -131,6 +134,7 @@ extern const struct role_ops resolver_ops, engine_ops, recorder_ops,
     admin_ops, warden_ops;
 
 #define ROLE_PARENT_FD 3
+#define LEDGER_FILE "records.jsonl"	/* beneath ledger.dir */
 
 /* The internal entry "penstock role NAME": descriptor 3 is the parent. */
 int role_main(int argc, char **argv);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ledger-client/log.h"
@@ -152,12 +153,27 @@ make_admin(struct parent *p)
 	return p->admin_fd < 0 ? p->admin_fd : 0;
 }
 
-/* The recorder takes the directory's owner (role.c): a service manager sets
- * that, and would set it back. */
+int
+shared_ledger_file(const struct parent *p)
+{
+	int fd = openat(p->ledger_dir, LEDGER_FILE,
+	    O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+
+	if (fd >= 0)
+		return fd;
+	log_line(LOG_ERROR_, "cannot open %s in ledger dir=%s error=%s",
+	    LEDGER_FILE, p->settings.ledger_dir, strerror(errno));
+	return -errno;
+}
+
+/* In a directory of our own (root's) we open the file, so that the recorder
+ * needs no uid of ours; of another's (role.c) the recorder takes the owner: a
+ * service manager sets that, and would set it back. */
 static int
 open_ledger(struct parent *p)
 {
 	const char *dir = p->settings.ledger_dir;
+	struct stat st;
 
 	if (dir[0] == '\0')
 		return 0;
@@ -167,6 +183,9 @@ open_ledger(struct parent *p)
 		    dir, strerror(errno));
 		return -errno;
 	}
+	if (fstat(p->ledger_dir, &st) != 0)
+		return -errno;
+	p->ledger_own = st.st_uid == geteuid();
 	return 0;
 }
 

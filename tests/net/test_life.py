@@ -312,7 +312,17 @@ def test_status_names_each_process(fresh):
     told = {r["role"]: r["pid"] for r in roles if r["ready"]}
     assert told.pop("parent") == parents(lab)[0]
     assert set(told) == {"recorder", "resolver", "admin", "engine", "warden"}
+    uids = {"engine": 1337, "resolver": 1338, "recorder": 1339,
+            "admin": 1340, "warden": 1341}
     for role, pid in told.items():
         assert pids(lab, role) == [pid], role
+        with open("/proc/%d/status" % pid) as f:
+            status = dict(line.rstrip("\n").split(":\t", 1) for line in f
+                          if ":\t" in line)
+        assert status["Uid"].split() == [str(uids[role])] * 4, role
+        # the kernel shows its rules to NET_ADMIN (bit 12) alone
+        may = 1 << 12 if role == "warden" else 0
+        assert int(status["CapPrm"], 16) == may, role
+        assert int(status["CapEff"], 16) == may, role
         assert "role %s 0 pid %d\n" % (role, pid) in \
             lab.get("/readyz?verbose")[1]

@@ -289,6 +289,44 @@ each_role_has_left_what_the_manual_says(void **state)
 	assert_int_equal(stop(), 0);
 }
 
+/* Root's ledger directory does not make a recorder that is root. */
+static void
+the_recorder_of_a_ledger_of_root_s_has_its_own_uid(void **state)
+{
+	char text[512], path[256], old[256];
+	struct stat st;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/ledger", dir);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(text, sizeof(text), CONFIG "ledger: {dir: %s}\n", path);
+	put("penstock.yaml", text);
+	start_ready(0);
+	expect_confined(role_pid("recorder", 0), roles[0].uid);
+	/* and the file can be put aside */
+	snprintf(path, sizeof(path), "%s/ledger/records.jsonl", dir);
+	snprintf(old, sizeof(old), "%s/ledger/old", dir);
+	pause_ms(300);
+	assert_true(strstr(get(path), "\"kind\":\"start\"") != NULL);
+	assert_int_equal(rename(path, old), 0);
+	kill(daemon_pid, SIGUSR1);
+	expect_log("reopened records.jsonl");
+	/* one that is started anew goes on in it */
+	kill(role_pid("recorder", 0), SIGKILL);
+	for (int i = 0; i < WAIT_MS / 20 && (stat(path, &st) != 0 ||
+	    strstr(get(path), "recorder 0 started again") == NULL); i++)
+		pause_ms(20);
+	assert_true(strstr(get(path), "recorder 0 started again") != NULL);
+	expect_status(role_pid("recorder", 0), "Uid", roles[0].uid);
+	assert_int_equal(stop(), 0);
+	assert_true(strstr(get(path), "\"kind\":\"stop\"") != NULL);
+	unlink(path);
+	unlink(old);
+	snprintf(path, sizeof(path), "%s/ledger", dir);
+	rmdir(path);
+	put("penstock.yaml", CONFIG);
+}
+
 static void
 one_uid_without_privilege_serves_too(void **state)
 {
@@ -553,6 +591,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH(each_role_has_left_what_the_manual_says),
+		EACH(the_recorder_of_a_ledger_of_root_s_has_its_own_uid),
 		EACH(one_uid_without_privilege_serves_too),
 		EACH(a_role_that_dies_is_recorded_and_started_again),
 		EACH(B073_a_policy_that_does_not_compile_changes_nothing),
