@@ -53,6 +53,7 @@ forward_answered(const struct conn *c)
 
 /* ---- NAME ---- */
 
+/* What was cut ends in "~", as in records. */
 static void
 copy_text(char *out, size_t size, struct span s)
 {
@@ -60,6 +61,8 @@ copy_text(char *out, size_t size, struct span s)
 
 	if (n > 0)
 		memcpy(out, s.data, n);
+	if (n < s.len)
+		out[n - 1] = '~';
 	out[n] = '\0';
 }
 

@@ -287,9 +287,11 @@ tunnel_gate(struct conn *c)
 		s = gate_retry(c);
 		break;
 	case GATE_FLIGHT:
-		if (c->up.eof)
-			c->open->gate = GATE_OPEN;
-		return c->up.eof ? STEP_NEXT : STEP_WAIT;
+		/* who has ended without a further byte shows no second hello */
+		if (!c->up.eof && (!c->client.eof || buf_left(&c->in) > 0))
+			return STEP_WAIT;
+		c->open->gate = GATE_OPEN;
+		return STEP_NEXT;
 	}
 	if (s != STEP_WAIT)
 		return s;

@@ -299,7 +299,7 @@ def test_node_fetch(gate, variables):
     assert "cause" in r.out and not reached(r), r
 
 
-def test_ssh(gate):
+def test_w24_b035_ssh(gate):
     lab = gate.lab
     ssh = ["ssh", "-i", lab.dir + "/userkey", "-o", "BatchMode=yes", "-o",
            "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",

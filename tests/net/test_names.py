@@ -91,7 +91,7 @@ def test_a_resolver_that_fails_is_said_so(gate):
         assert not reached(r) and "dns_" in r.text, r
 
 
-def test_the_next_address_is_tried(gate):
+def test_w26_b037_the_next_address_is_tried(gate):
     r = gate.lab.agent("curl", "-sS", "-m", "12", "http://down.test/")
     assert "reached down.test at 203.0.113.10" in r.out, r
 
@@ -132,7 +132,7 @@ def test_an_alias_of_a_private_address_is_refused(gate):
     assert not reached(r) and "special_use" in r.text, r
 
 
-def test_one_question_serves_many_connections(gate):
+def test_w38_one_question_serves_many_connections(gate):
     lab = gate.lab
     for _ in range(5):
         assert reached(lab.agent("curl", "-sS", "http://other.test/"))

@@ -77,7 +77,7 @@ def root(code, *args):
 
 CASES = [
     Case("udp-B053", program(UDP, "203.0.113.10", "9999", "x"), got, at_once),
-    Case("quic-udp443", program(UDP, "203.0.113.10", "443", "x"), got,
+    Case("quic-udp443-B18", program(UDP, "203.0.113.10", "443", "x"), got,
          at_once),
     Case("udp6-B51", program(UDP, "2001:db8:113::10", "9999", "x"), got,
          at_once),
@@ -149,7 +149,7 @@ def test_hidden_port_of_the_engine_resolver(lab):
         lab.down()
 
 
-def test_admin_port_is_closed_to_the_agent(lab):
+def test_b071_admin_port_is_closed_to_the_agent(lab):
     """On a TCP port the rules keep the agent away; root and the exempt uids
     may."""
     ask = ("/usr/bin/curl", "-sS", "-m", "3", "http://127.0.0.1:9901/livez")
@@ -210,7 +210,7 @@ def test_rules_stand_and_a_changed_rule_is_named(gate):
     assert lab.verb("rules", "check", "-c", lab.conf).status == 0
 
 
-def test_rules_without_privilege_say_so(gate):
+def test_w39_rules_without_privilege_say_so(gate):
     lab = gate.lab
     r = lab.run(lab.space, *lab.AS_AGENT, lab.binary, "rules", "check", "-c",
                 lab.conf)
@@ -284,7 +284,7 @@ def test_inbound_ports_are_served_and_no_others(lab, port, served):
 
 
 @pytest.mark.parametrize("mode", ["shared", "gateway"])
-def test_start_is_refused_without_rules(lab, mode):
+def test_b074_start_is_refused_without_rules(lab, mode):
     """B074: nothing degrades to "not enforced"."""
     lab.unguarded(mode)
     lab.config(mode)

@@ -63,7 +63,7 @@ def test_several_names_in_one_hello(gate):
         assert not answered(r), r
 
 
-def test_neither_tls_nor_http(gate):
+def test_b008_neither_tls_nor_http(gate):
     r = trick("garbage", "203.0.113.66")(gate.lab)
     ended(gate.lab, r)
     assert r.seconds < 7, r

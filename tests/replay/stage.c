@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <event2/thread.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -91,6 +92,8 @@ bound(const char *addr, uint16_t port)
 
 	assert_true(fd >= 0);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	/* as sidecar/sockets.c has it; connections inherit it */
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	assert_int_equal(bind(fd, (struct sockaddr *)&ss, len), 0);
 	assert_int_equal(listen(fd, 128), 0);
 	return fd;
