@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start, change, failure and end."""
 import json
+import json
 import os
 import signal
 import time
@@ -326,3 +327,54 @@ def test_status_names_each_process(fresh):
         assert int(status["CapEff"], 16) == may, role
         assert "role %s 0 pid %d\n" % (role, pid) in \
             lab.get("/readyz?verbose")[1]
+
+
+def test_b080_b082_rotation_and_kill_leave_whole_records(lab):
+    """Rename and signal, again and again, and a recorder killed in between:
+    every line is a record, no number is missing within one recorder's life
+    and none stands twice."""
+    ledger = os.path.join(lab.dir, "ledger")
+    os.makedirs(ledger)
+    lab.up("gateway", extra="ledger: {dir: %s}\n" % ledger)
+    try:
+        for i in range(6):
+            assert reached(fetch(lab)) and not reached(fetch(lab, "evil.test"))
+            if i == 3:
+                for pid in pids(lab, "recorder"):
+                    os.kill(pid, signal.SIGKILL)
+                lab.wait(lambda: reached(fetch(lab)), 10, "a new recorder")
+            os.rename(ledger + "/records.jsonl", ledger + "/old.%d" % i)
+            os.kill(parents(lab)[0], signal.SIGUSR1)
+            lab.wait(lambda: os.path.exists(ledger + "/records.jsonl"), 5,
+                     "a new file")
+        assert reached(fetch(lab))
+        time.sleep(0.3)
+    finally:
+        lab.down()
+    lives = []
+    for name in sorted(os.listdir(ledger), key=lambda n: (n[:1] == "r", n)):
+        with open(os.path.join(ledger, name), "rb") as f:
+            for line in f.read().split(b"\n")[:-1]:
+                seq = json.loads(line)["seq"]
+                if seq == 1:
+                    lives.append([])
+                lives[-1].append(seq)
+    assert len(lives) == 2      # the killed recorder's, and the next one's
+    for seq in lives:
+        assert seq == list(range(1, len(seq) + 1)), seq
+
+
+def test_n41_no_name_of_a_client_becomes_a_series(fresh):
+    lab = fresh
+
+    def series():
+        return {line.split(" ")[0] for line in
+                lab.get("/metrics")[1].splitlines() if line[:1] != "#"}
+    fetch(lab, "evil0.test")
+    before = series()
+    assert before
+    for i in range(1, 12):
+        fetch(lab, "evil%d.test" % i)
+    after = series()
+    assert len(after) <= len(before) + 2, after - before
+    assert not any("evil" in s for s in after)
