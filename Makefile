@@ -134,6 +134,11 @@ $(B)/tests/replay/test_http: LDFLAGS += -Wl,--wrap=realloc
 $(B)/tests/sidecar/../fault/test_malloc: LDFLAGS += \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 
+# As replay tests, with the engine's system calls under the test's hand.
+$(eval $(call replay_rules,../fault/test_io))
+$(B)/tests/replay/../fault/test_io: LDFLAGS += \
+	-Wl,--wrap=recv,--wrap=send,--wrap=splice,--wrap=accept4,--wrap=socket
+
 $(B)/tests/sidecar/test_recorder: LDFLAGS += -Wl,--wrap=write
 
 .PHONY: unit manuals check enforcement asan fuzz lint layers corpus demo install \

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine while its system calls are interrupted, cut short or refused.
+ * The program is linked with --wrap; only the engine's thread is touched.
+ */
+#include "tests/replay/stage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static _Thread_local bool ours;	/* a thread of the test */
+static atomic_uint calls, interrupt_each, cut_to;
+static atomic_int no_socket, no_accept;	/* the errno; 0: none */
+
+ssize_t __real_recv(int fd, void *data, size_t n, int flags);
+ssize_t __real_send(int fd, const void *data, size_t n, int flags);
+ssize_t __real_splice(int in, off64_t *in_at, int to, off64_t *to_at,
+    size_t n, unsigned flags);
+int __real_accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags);
+int __real_socket(int family, int type, int protocol);
+ssize_t __wrap_recv(int fd, void *data, size_t n, int flags);
+ssize_t __wrap_send(int fd, const void *data, size_t n, int flags);
+ssize_t __wrap_splice(int in, off64_t *in_at, int to, off64_t *to_at,
+    size_t n, unsigned flags);
+int __wrap_accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags);
+int __wrap_socket(int family, int type, int protocol);
+
+static bool
+interrupted(void)
+{
+	if (ours ||
+	    interrupt_each == 0 || ++calls % interrupt_each != 0)
+		return false;
+	errno = EINTR;
+	return true;
+}
+
+static size_t
+cut(size_t n)
+{
+	unsigned to = cut_to;
+
+	if (to == 0 || ours)
+		return n;
+	to = 1 + calls * 7919 % to;
+	return n < to ? n : to;
+}
+
+static bool
+refused(atomic_int *why)
+{
+	if (*why == 0 || ours)
+		return false;
+	errno = *why;
+	return true;
+}
+
+/* A short read on a message socket would lose its rest. */
+static bool
+is_stream(int fd)
+{
+	int type = 0;
+	socklen_t len = sizeof(type);
+
+	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 &&
+	    type == SOCK_STREAM;
+}
+
+ssize_t
+__wrap_recv(int fd, void *data, size_t n, int flags)
+{
+	if (!is_stream(fd))
+		return __real_recv(fd, data, n, flags);
+	return interrupted() ? -1 : __real_recv(fd, data, cut(n), flags);
+}
+
+ssize_t
+__wrap_send(int fd, const void *data, size_t n, int flags)
+{
+	if (!is_stream(fd))
+		return __real_send(fd, data, n, flags);
+	return interrupted() ? -1 : __real_send(fd, data, cut(n), flags);
+}
+
+ssize_t
+__wrap_splice(int in, off64_t *in_at, int to, off64_t *to_at, size_t n,
+    unsigned flags)
+{
+	return interrupted() ? -1 : __real_splice(in, in_at, to, to_at,
+	    cut(n), flags);
+}
+
+int
+__wrap_accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags)
+{
+	if (refused(&no_accept)) {
+		no_accept = 0;
+		return -1;
+	}
+	return interrupted() ? -1 : __real_accept4(fd, sa, len, flags);
+}
+
+int
+__wrap_socket(int family, int type, int protocol)
+{
+	return refused(&no_socket) ? -1 :
+	    __real_socket(family, type, protocol);
+}
+
+static void
+calm(void)
+{
+	interrupt_each = cut_to = 0;
+	no_socket = no_accept = 0;
+}
+
+/* ---- what must hold all the same ---- */
+
+static uint8_t hello[1024];
+static char got[8192];
+static const uint8_t flight[] = { 21, 3, 3, 0, 2, 1, 0 };
+#define MANY 300000u
+
+struct sending {
+	int fd;
+	const uint8_t *data;
+};
+
+static void *
+send_many(void *arg)
+{
+	const struct sending *s = arg;
+
+	ours = true;
+	for (size_t at = 0; at < MANY;) {
+		ssize_t n = send(s->fd, s->data + at, MANY - at,
+		    MSG_NOSIGNAL);
+
+		if (n <= 0)
+			break;
+		at += (size_t)n;
+	}
+	shutdown(s->fd, SHUT_WR);
+	return NULL;
+}
+
+static void
+receive_many(int fd, const uint8_t *want)
+{
+	size_t at = 0;
+	ssize_t n;
+
+	while ((n = recv(fd, got, sizeof(got), 0)) > 0) {
+		assert_true(at + (size_t)n <= MANY);
+		assert_memory_equal(got, want + at, (size_t)n);
+		at += (size_t)n;
+	}
+	assert_int_equal(n, 0);
+	assert_int_equal(at, MANY);
+}
+
+/* All of it up and then all of it down, and the record says so. */
+static void
+carry(void)
+{
+	static uint8_t data[MANY];
+	int origin = stage_listen(ORIGIN, 443), fd, server;
+	size_t n = stage_hello("allowed.test", hello, sizeof(hello));
+	struct sending s = { .data = data };
+	const struct record *r;
+	pthread_t t;
+
+	for (size_t i = 0; i < MANY; i++)
+		data[i] = (uint8_t)(i * 2654435761u >> 13);
+	fd = stage_connect(WANTED, 443);
+	stage_send(fd, hello, n);
+	server = stage_accept(origin);
+	assert_true(server >= 0);
+	stage_expect(server, hello, n);
+	stage_send(server, flight, sizeof(flight));
+	stage_expect(fd, flight, sizeof(flight));
+	r = stage_record(RECORD_DECISION);
+	assert_int_equal(r->verdict, VERDICT_ALLOW);
+	s.fd = fd;
+	assert_int_equal(pthread_create(&t, NULL, send_many, &s), 0);
+	receive_many(server, data);
+	pthread_join(t, NULL);
+	s.fd = server;
+	assert_int_equal(pthread_create(&t, NULL, send_many, &s), 0);
+	receive_many(fd, data);
+	pthread_join(t, NULL);
+	r = stage_record(RECORD_END);
+	assert_int_equal(r->bytes_up, n + MANY);
+	assert_int_equal(r->bytes_down, sizeof(flight) + MANY);
+	close(fd);
+	close(server);
+	close(origin);
+}
+
+static void
+interrupted_calls_lose_no_byte_and_no_record(void **state)
+{
+	(void)state;
+	stage_up(NULL, NULL);
+	for (unsigned each = 2; each <= 4; each++) {
+		calls = 0;
+		interrupt_each = each;
+		carry();
+	}
+	calm();
+	stage_down();
+}
+
+static void
+short_calls_lose_no_byte_and_no_record(void **state)
+{
+	(void)state;
+	stage_up(NULL, NULL);
+	cut_to = 700;
+	interrupt_each = 5;
+	carry();
+	calm();
+	stage_down();
+}
+
+/* One byte at a time and interrupted: the same refusal, the same record. */
+static void
+a_refusal_is_the_same_in_pieces(void **state)
+{
+	static const char ask[] = "CONNECT denied.test:443 HTTP/1.1\r\n"
+	    "Host: denied.test:443\r\n\r\n";
+	const struct record *r;
+	bool reset;
+	int fd;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	cut_to = 1;
+	interrupt_each = 2;
+	fd = stage_connect(WANTED, 3128);
+	stage_send(fd, ask, sizeof(ask) - 1);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_false(reset);
+	assert_memory_equal(got, "HTTP/1.1 403", 12);
+	r = stage_record(RECORD_DECISION);
+	assert_int_equal(r->verdict, VERDICT_DENY);
+	close(fd);
+	calm();
+	stage_down();
+}
+
+static void
+without_a_socket_for_the_way_up_it_is_refused(void **state)
+{
+	static const char ask[] = "CONNECT allowed.test:443 HTTP/1.1\r\n"
+	    "Host: allowed.test:443\r\n\r\n";
+	static const int whys[] = { EMFILE, ENFILE, ENOBUFS, ENOMEM };
+	int origin, fd;
+	bool reset;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	origin = stage_listen(ORIGIN, 443);
+	for (size_t i = 0; i < sizeof(whys) / sizeof(whys[0]); i++) {
+		no_socket = whys[i];
+		fd = stage_connect(WANTED, 3128);
+		stage_send(fd, ask, sizeof(ask) - 1);
+		stage_read_all(fd, got, sizeof(got), &reset);
+		assert_memory_equal(got, "HTTP/1.1 50", 11);
+		assert_int_equal(stage_accept(origin), -1);
+		assert_int_equal(stage_record(RECORD_DECISION)->verdict,
+		    VERDICT_ALLOW);
+		assert_int_not_equal(stage_record(RECORD_END)->reason,
+		    REASON_NONE);
+		close(fd);
+	}
+	calm();
+	close(origin);
+	carry();
+	stage_down();
+}
+
+/* Either taken later or reset now; never left waiting, and the next one is
+ * served. */
+static void
+an_accept_that_fails_ends_nothing(void **state)
+{
+	static const int whys[] = { EMFILE, ENFILE, ENOBUFS, ENOMEM,
+	    ECONNABORTED, EPROTO, EPERM };
+	bool reset;
+	int fd;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	for (size_t i = 0; i < sizeof(whys) / sizeof(whys[0]); i++) {
+		no_accept = whys[i];
+		fd = stage_connect(WANTED, 3128);
+		(void)!write(fd, "GET x\r\n\r\n", 9);
+		stage_read_all(fd, got, sizeof(got), &reset);
+		assert_true(reset || memcmp(got, "HTTP/1.1 400", 12) == 0);
+		close(fd);
+		usleep(150000);
+	}
+	calm();
+	while (!stage_no_record(RECORD_DECISION))
+		continue;
+	carry();
+	stage_down();
+}
+
+int
+main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(interrupted_calls_lose_no_byte_and_no_record),
+		cmocka_unit_test(short_calls_lose_no_byte_and_no_record),
+		cmocka_unit_test(a_refusal_is_the_same_in_pieces),
+		cmocka_unit_test(
+		    without_a_socket_for_the_way_up_it_is_refused),
+		cmocka_unit_test(an_accept_that_fails_ends_nothing),
+	};
+
+	ours = true;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
