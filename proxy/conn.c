@@ -107,7 +107,7 @@ conn_enter(struct conn *c, enum conn_state state)
 		c->deadline_ms = now + l->idle_ms;
 		break;
 	case CONN_END:
-		c->deadline_ms = now + l->drain_ms;
+		c->deadline_ms = now + l->linger_ms;
 		if (c->open != NULL)
 			dial_cancel(c);
 		break;

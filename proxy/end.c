@@ -25,7 +25,7 @@ drain(struct conn *c)
 {
 	uint8_t bin[4096];
 
-	while (c->drained < c->proxy->limits.drain_bytes) {
+	while (c->drained < c->proxy->limits.linger_bytes) {
 		ssize_t n = recv(c->client.fd, bin, sizeof(bin), 0);
 
 		if (n < 0 && errno == EINTR)

@@ -21,7 +21,7 @@
 const struct proxy_limits proxy_limits_default = {
 	.hello_ms = 5000, .resolve_ms = 5000, .connect_ms = 10000,
 	.stagger_ms = 250, .idle_ms = 3600000, .keepalive_ms = 120000,
-	.drain_ms = 1000, .reload_grace_ms = 0, .drain_bytes = 65536,
+	.linger_ms = 1000, .reload_grace_ms = 0, .linger_bytes = 65536,
 	.head_bytes = HTTP_HEAD_MAX_BYTES, .connections = 20000,
 	.per_client = 4096, .pipe_share_percent = 50,
 	.copy_buffer_bytes = 65536,
@@ -148,7 +148,7 @@ timeouts_init(struct proxy *p)
 {
 	const struct proxy_limits *l = &p->limits;
 	const unsigned ms[] = { l->hello_ms, l->idle_ms, l->keepalive_ms,
-	    l->drain_ms, l->stagger_ms, l->connect_ms, l->resolve_ms };
+	    l->linger_ms, l->stagger_ms, l->connect_ms, l->resolve_ms };
 	unsigned n = 0;
 
 	for (size_t i = 0; i < sizeof(ms) / sizeof(ms[0]); i++) {

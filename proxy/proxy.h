@@ -25,9 +25,9 @@ struct proxy_limits {
 	unsigned stagger_ms;		/* to the next address: 250 */
 	unsigned idle_ms;		/* relay without a byte: 3600000 */
 	unsigned keepalive_ms;		/* between HTTP requests: 120000 */
-	unsigned drain_ms;		/* refused client's bytes: 1000 */
+	unsigned linger_ms;		/* refused client's bytes: 1000 */
 	unsigned reload_grace_ms;	/* before forbidden flows are cut: 0 */
-	size_t drain_bytes;		/* 65536 */
+	size_t linger_bytes;		/* 65536 */
 	size_t head_bytes;		/* HTTP head: 65536 at most */
 	unsigned connections;		/* of all engines: 20000 */
 	unsigned per_client;		/* of all engines: 4096 */

@@ -102,7 +102,7 @@ every_key_is_read(void **state)
 	    "00112233445566778899aabbccddeeff"
 	    "00112233445566778899aabbccddeeff\"}}\n"
 	    "inbound: [22, 443]\nipv6: proxy\n"
-	    "limits: {hello_timeout: 2s, connections: 7, drain_bytes: 99}\n"
+	    "limits: {hello_timeout: 2s, connections: 7, linger_bytes: 99}\n"
 	    "engines: 3\nledger: {dir: /x, ring_bytes: 65536}\n"
 	    "admin: \"unix:/run/p.sock\"\nusers: {engine: 5, admin: 6}\n"
 	    "drain_timeout: 1m\nreload_grace: 250ms\nlog: debug\n"
@@ -127,7 +127,7 @@ every_key_is_read(void **state)
 	assert_false(s->ipv6_drop);
 	assert_int_equal(s->limits.hello_ms, 2000);
 	assert_int_equal(s->limits.connections, 7);
-	assert_int_equal(s->limits.drain_bytes, 99);
+	assert_int_equal(s->limits.linger_bytes, 99);
 	assert_int_equal(s->limits.reload_grace_ms, 250);
 	assert_int_equal(s->engines, 3);
 	assert_string_equal(s->ledger_dir, "/x");
@@ -160,6 +160,8 @@ what_is_wrong_is_said_with_its_place(void **state)
 		    "no authentication" },
 		{ "version: 1\nmode: shared\nadmin: \"10.0.0.1:9901\"\n" CELL,
 		    "no authentication" },
+		{ "version: 1\nmode: shared\nlimits: {drain_timeout: 1s}\n"
+		    CELL, "drain_timeout" },
 		{ "version: 1\nmode: shared\ndrain_timeout: 5\n" CELL,
 		    "this is no time" },
 		{ "version: 1\nmode: shared\nlimits: {hello_timeout: 1ms}\n"
