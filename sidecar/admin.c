@@ -447,7 +447,24 @@ admin_order(struct role *r, enum ipc_type order)
 		role_end(r);
 }
 
+static void
+admin_stop(struct role *r)
+{
+	struct admin *a = r->self;
+
+	if (a == NULL)
+		return;
+	if (a->accept != NULL)
+		event_free(a->accept);
+	health_close(a->health);
+	if (a->fd >= 0)
+		close(a->fd);
+	free(a);
+	r->self = NULL;
+}
+
 const struct role_ops admin_ops = {
 	.start = admin_start,
 	.order = admin_order,
+	.stop = admin_stop,
 };

@@ -260,7 +260,7 @@ W27_a_record_with_hostile_words_is_refused(void **state)
 {
 	(void)state;
 	REFUSED(r.kind = RECORD_NONE);
-	REFUSED(r.kind = RECORD_STOP + 1);
+	REFUSED(r.kind = RECORD_RULES + 1);
 	REFUSED(r.verdict = VERDICT_ALLOW + 1);
 	REFUSED(r.would = 255);
 	REFUSED(r.reason = REASON_COUNT);

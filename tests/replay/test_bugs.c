@@ -378,6 +378,7 @@ B27_B005_without_a_name_only_an_address_rule_opens(void **state)
 	assert_int_equal(r->reason, REASON_NO_SNI);
 	assert_int_equal(record_get(r, TEXT_NAME).len, 0);
 	assert_int_equal(r->original.port, 443);
+	(void)stage_record(RECORD_END);
 	stage_policy(LAB "  rule:\n"
 	    "    - {verdict: allow, cidr: 203.0.113.2/32, ports: [443]}\n");
 	fd = stage_connect(WANTED, 3128);
@@ -389,6 +390,7 @@ B27_B005_without_a_name_only_an_address_rule_opens(void **state)
 	stage_expect(server, hello, n);
 	close(fd);
 	close(server);
+	(void)stage_record(RECORD_END);
 	fd = stage_connect(WANTED, 443);	/* and no other address */
 	stage_send(fd, hello, n);
 	refused(fd, REASON_NO_SNI);

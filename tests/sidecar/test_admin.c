@@ -195,6 +195,9 @@ ask(const char *request)
 	}
 	got[n] = '\0';
 	close(client);
+	admin_ops.stop(&role);
+	count_close(role.counts);
+	event_base_free(role.base);
 	(void)sscanf(got, "HTTP/1.1 %d", &status);
 	return status;
 }
