@@ -58,7 +58,7 @@ static struct {
 	unsigned flows, seconds, names;
 	uint64_t size;
 	enum command command;
-	uint64_t done, bytes, errors, opened, units;
+	uint64_t done, bytes, errors, opened, named, units;
 	int ep;
 	bool stop;
 } run = { .flows = 64, .seconds = 1, .names = 900, .size = 1024 };
@@ -363,7 +363,7 @@ static bool
 flow_hello(struct flow *f)
 {
 	uint8_t hello[HELLO_BYTES];
-	unsigned name = (unsigned)(run.opened % run.names);
+	unsigned name = (unsigned)(run.named++ % run.names);
 
 	write_hello(hello, name, run.command, run.size);
 	if (send(f->fd, hello, HELLO_BYTES, MSG_NOSIGNAL) !=
@@ -388,12 +388,12 @@ flow_connected(struct flow *f)
 	if (!run.connect)
 		return flow_hello(f);
 	f->state = ASKED;
+	f->size = run.named++ % run.names;
 	n = snprintf(head, sizeof(head),
 	    "CONNECT h%u.allowed.test:%u HTTP/1.1\r\n"
 	    "Host: h%u.allowed.test:%u\r\n\r\n",
-	    (unsigned)(run.opened % run.names), ntohs(run.to.sin_port),
-	    (unsigned)(run.opened % run.names), ntohs(run.to.sin_port));
-	f->size = run.opened % run.names;
+	    (unsigned)f->size, ntohs(run.to.sin_port),
+	    (unsigned)f->size, ntohs(run.to.sin_port));
 	return send(f->fd, head, (size_t)n, MSG_NOSIGNAL) == n;
 }
 

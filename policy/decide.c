@@ -615,6 +615,15 @@ decide_nameless(const struct decide_at *at, const struct endpoint *to,
 }
 
 bool
+decide_reads_first(const struct decide_at *at, uint16_t port)
+{
+	struct ask q;
+
+	return ask_begin(&q, at) &&
+	    image_port_bit(q.image, q.set->named_ports, port);
+}
+
+bool
 decide_opaque(const struct decide_at *at, const struct endpoint *to,
     const struct host *const *names, size_t n_names, struct decision *out)
 {

@@ -70,6 +70,10 @@ MUST_USE struct decision decide_nameless(const struct decide_at *at,
     const struct endpoint *to, const struct host *const *names,
     size_t n_names);
 
+/* Are the client's bytes read first on this port, whatever the address?  True
+ * where a rule for names opens it; then decide_opaque says no. */
+MUST_USE bool decide_reads_first(const struct decide_at *at, uint16_t port);
+
 /*
  * A new TCP connection before any byte was read: does a protocol: tcp rule
  * (or a cidr rule on a port where the server speaks first) cover this

@@ -48,6 +48,9 @@ name_first(struct conn *c)
 	if (!is_transparent(c))
 		return STEP_WAIT;
 	at = conn_at(c);
+	/* Looking up the names of a busy address costs more than the rest. */
+	if (decide_reads_first(&at, c->original.port))
+		return STEP_WAIT;
 	n = conn_names(c, &c->original.addr, names, ptr);
 	if (!decide_opaque(&at, &c->original, ptr, n, &o->decision)) {
 		o->port_closed = !decide_port_open(&at, &c->original);
