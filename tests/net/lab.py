@@ -36,6 +36,8 @@ NAMES = {
     "pkg.test": ["203.0.113.10"],
     "ssh.test": ["203.0.113.14"],
     "echo.test": ["203.0.113.15"],
+    "retry.test": ["203.0.113.14"],
+    "outer.test": ["203.0.113.15"],
     "fault.test": ["203.0.113.12"],
     "ws.test": ["203.0.113.13"],
     "rebind.test": ["10.9.9.9"],
@@ -81,6 +83,8 @@ network:
     - {verdict: allow, hostname: "*.wild.test", ports: [443]}
     - {verdict: allow, hostname: ssh.test, ports: [22], protocol: tcp}
     - {verdict: allow, hostname: echo.test, ports: [7000], protocol: tcp}
+    - {verdict: allow, hostname: retry.test, ports: [443]}
+    - {verdict: allow, hostname: outer.test, ports: [443]}
 """
 
 
@@ -657,6 +661,15 @@ http {
 		}
 		location /simple/ { autoindex on; default_type text/html; }
 		location /npm/ { default_type application/json; }
+	}
+	# one whose clients must say hello twice
+	server {
+		listen 203.0.113.14:443 ssl;
+		ssl_ecdh_curve secp384r1;
+		ssl_protocols TLSv1.3;
+		ssl_certificate @DIR@/srv.pem; ssl_certificate_key @DIR@/srv.key;
+		default_type text/plain;
+		return 200 "reached $ssl_server_name at $server_addr\\n";
 	}
 }
 """
