@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ledger-client/record.h"
 
-#include <stdio.h>
 #include <time.h>
 
 #define RECORD_VERSION 1
@@ -90,24 +89,35 @@ record_size(const struct record *r)
 	return offsetof(struct record, text) + r->text_len;
 }
 
+static char *
+append(char *at, struct span s)
+{
+	if (s.len > 0)
+		memcpy(at, s.data, s.len);
+	return at + s.len;
+}
+
+/* As many labels as have room, each one whole. */
 static void
 set_labels(struct record *r, const struct cell_view *cell)
 {
-	char all[RECORD_TEXT_MAX_BYTES + 1];
-	size_t at = 0;
+	char all[RECORD_TEXT_MAX_BYTES], *at = all;
 
 	for (size_t i = 0; i < cell->n_labels; i++) {
-		int n = snprintf(all + at, sizeof(all) - at, "%s%.*s=%.*s",
-		    i > 0 ? "," : "", (int)cell->labels[i].key.len,
-		    (const char *)cell->labels[i].key.data,
-		    (int)cell->labels[i].value.len,
-		    (const char *)cell->labels[i].value.data);
+		struct span key = cell->labels[i].key;
+		struct span value = cell->labels[i].value;
+		size_t room = sizeof(all) - (size_t)(at - all);
 
-		if (n < 0 || (size_t)n >= sizeof(all) - at)
+		if (key.len > room || value.len > room ||
+		    key.len + value.len + 2 > room)
 			break;
-		at += (size_t)n;
+		if (i > 0)
+			*at++ = ',';
+		at = append(at, key);
+		*at++ = '=';
+		at = append(at, value);
 	}
-	record_set(r, TEXT_LABELS, span_of(all, at));
+	record_set(r, TEXT_LABELS, span_of(all, (size_t)(at - all)));
 }
 
 void
@@ -269,14 +279,11 @@ put_word(struct line *l, const char *key, const char *word)
 static void
 put_number(struct line *l, const char *key, uint64_t v)
 {
-	char text[24], *at = text + sizeof(text) - 1;
+	char text[DECIMAL_TEXT_BYTES];
 
-	*at = '\0';
-	do
-		*--at = (char)('0' + v % 10);
-	while ((v /= 10) > 0);
 	put_key(l, key);
-	put(l, at);
+	*decimal_text(v, text) = '\0';
+	put(l, text);
 }
 
 static bool
@@ -355,18 +362,25 @@ put_labels(struct line *l, struct span all)
 	l->comma = true;
 }
 
+/* "policy.yaml:12" */
+static void
+put_rule_at(struct line *l, const struct record *r)
+{
+	struct span file = record_get(r, TEXT_RULE_FILE);
+	char at[RECORD_TEXT_MAX_BYTES + 16], *end = append(at, file);
+
+	if (file.len == 0)
+		return;
+	*end++ = ':';
+	end = decimal_text(r->rule_line, end);
+	put_text(l, "rule_at", span_of(at, (size_t)(end - at)));
+}
+
 static void
 put_rule(struct line *l, const struct record *r)
 {
-	char at[RECORD_TEXT_MAX_BYTES + 16];
-	struct span file = record_get(r, TEXT_RULE_FILE);
-
 	put_text(l, "rule", record_get(r, TEXT_RULE));
-	if (file.len > 0) {
-		snprintf(at, sizeof(at), "%.*s:%u", (int)file.len,
-		    (const char *)file.data, r->rule_line);
-		put_word(l, "rule_at", at);
-	}
+	put_rule_at(l, r);
 	put_text(l, "rule_reason", record_get(r, TEXT_RULE_REASON));
 }
 

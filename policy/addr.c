@@ -2,7 +2,6 @@
 #include "policy/addr.h"
 
 #include <arpa/inet.h>
-#include <stdio.h>
 
 static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
@@ -123,38 +122,53 @@ prefix_has(const struct prefix *p, const struct addr *a)
 	    ((p->base.b[whole] ^ a->b[whole]) & mask) == 0);
 }
 
+/* Returns where the NUL stands. */
+static char *
+put_addr(char *at, const struct addr *a)
+{
+	if (!addr_is_v4(a)) {
+		inet_ntop(AF_INET6, a->b, at, INET6_ADDRSTRLEN);
+		return at + strlen(at);
+	}
+	for (int i = 12; i < 16; i++) {
+		at = decimal_text(a->b[i], at);
+		*at++ = '.';
+	}
+	*--at = '\0';
+	return at;
+}
+
 char *
 addr_text(const struct addr *a, char out[static ADDR_TEXT_BYTES])
 {
-	if (addr_is_v4(a))
-		inet_ntop(AF_INET, a->b + 12, out, ADDR_TEXT_BYTES);
-	else
-		inet_ntop(AF_INET6, a->b, out, ADDR_TEXT_BYTES);
+	put_addr(out, a);
 	return out;
 }
 
 char *
 endpoint_text(const struct endpoint *e, char out[static ADDR_TEXT_BYTES])
 {
-	char a[ADDR_TEXT_BYTES];
+	bool v6 = !addr_is_v4(&e->addr);
+	char *at = out;
 
-	addr_text(&e->addr, a);
-	if (addr_is_v4(&e->addr))
-		snprintf(out, ADDR_TEXT_BYTES, "%.47s:%u", a, e->port);
-	else
-		snprintf(out, ADDR_TEXT_BYTES, "[%.47s]:%u", a, e->port);
+	if (v6)
+		*at++ = '[';
+	at = put_addr(at, &e->addr);
+	if (v6)
+		*at++ = ']';
+	*at++ = ':';
+	*decimal_text(e->port, at) = '\0';
 	return out;
 }
 
 char *
 prefix_text(const struct prefix *p, char out[static ADDR_TEXT_BYTES])
 {
-	char a[ADDR_TEXT_BYTES];
 	bool v4 = addr_is_v4(&p->base) && p->bits >= 96;
+	char *at = put_addr(out, &p->base);
 
-	addr_text(&p->base, a);
-	snprintf(out, ADDR_TEXT_BYTES, "%.47s/%u", a,
-	    v4 ? p->bits - 96u : p->bits);
+	*at++ = '/';
+	*decimal_text(v4 ? p->bits - 96u : p->bits, at) = '\0';
 	return out;
 }
 

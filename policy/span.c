@@ -193,3 +193,17 @@ span_has_invisible(struct span s)
 			return true;
 	return false;
 }
+
+char *
+decimal_text(uint64_t v, char *out)
+{
+	char digits[DECIMAL_TEXT_BYTES];
+	size_t n = 0;
+
+	do
+		digits[n++] = (char)('0' + v % 10);
+	while ((v /= 10) > 0);
+	while (n > 0)
+		*out++ = digits[--n];
+	return out;
+}

@@ -2,7 +2,6 @@
 #include "proxy/ja4.h"
 
 #include <openssl/evp.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define EXT_SERVER_NAME 0
@@ -120,6 +119,24 @@ digest12(const char *text, size_t len, char out[static 13])
 	}
 }
 
+static char *
+put_word(char *out, const char *word, size_t n)
+{
+	memcpy(out, word, n);
+	return out + n;
+}
+
+/* Two digits; 99 is the largest. */
+static char *
+put_count(char *out, size_t n)
+{
+	if (n > 99)
+		n = 99;
+	*out++ = (char)('0' + n / 10);
+	*out++ = (char)('0' + n % 10);
+	return out;
+}
+
 void
 ja4_write(struct ja4_parts *p, char out[static JA4_BYTES])
 {
@@ -144,9 +161,14 @@ ja4_write(struct ja4_parts *p, char out[static JA4_BYTES])
 	}
 	digest12(text, p->n_extensions > 0 ? len : 0, extensions);
 	alpn_word(p->alpn, alpn);
-	snprintf(out, JA4_BYTES, "t%s%c%02u%02u%s_%s_%s",
-	    version_word(p->version), p->name ? 'd' : 'i',
-	    (unsigned)(p->n_ciphers > 99 ? 99 : p->n_ciphers),
-	    (unsigned)(p->n_extensions > 99 ? 99 : p->n_extensions), alpn,
-	    ciphers, extensions);
+	*out++ = 't';
+	out = put_word(out, version_word(p->version), 2);
+	*out++ = p->name ? 'd' : 'i';
+	out = put_count(out, p->n_ciphers);
+	out = put_count(out, p->n_extensions);
+	out = put_word(out, alpn, 2);
+	*out++ = '_';
+	out = put_word(out, ciphers, 12);
+	*out++ = '_';
+	*put_word(out, extensions, 12) = '\0';
 }

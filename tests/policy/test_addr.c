@@ -128,6 +128,11 @@ a_socket_address_round_trips(void **state)
 		assert_true(endpoint_eq(&e, &back));
 	}
 	assert_string_equal(endpoint_text(&e, text), "[2001:db8::5]:443");
+	assert_true(addr_parse(&e.addr, span_str("255.0.10.100")));
+	e.port = 65535;
+	assert_string_equal(endpoint_text(&e, text), "255.0.10.100:65535");
+	e.port = 0;
+	assert_string_equal(endpoint_text(&e, text), "255.0.10.100:0");
 	ss.ss_family = AF_UNIX;
 	assert_false(endpoint_from_sockaddr(&back, &ss));
 }

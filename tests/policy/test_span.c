@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <stdio.h>
 
 #include "policy/span.h"
 
@@ -132,6 +133,22 @@ what_does_not_fit_is_cut_and_says_so(void **state)
 	assert_int_equal(out[0], '!');
 }
 
+static void
+decimals_are_what_printf_writes(void **state)
+{
+	static const uint64_t v[] = { 0, 1, 9, 10, 99, 100, 65535, 4294967295u,
+	    UINT64_MAX - 1, UINT64_MAX };
+	char want[32], got[DECIMAL_TEXT_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		(void)snprintf(want, sizeof(want), "%llu",
+		    (unsigned long long)v[i]);
+		*decimal_text(v[i], got) = '\0';
+		assert_string_equal(got, want);
+	}
+}
+
 int
 main(void)
 {
@@ -143,6 +160,7 @@ main(void)
 		cmocka_unit_test(a_vector_comes_whole_or_nothing_is_moved),
 		cmocka_unit_test(what_is_printed_is_printable_whatever_it_was),
 		cmocka_unit_test(what_does_not_fit_is_cut_and_says_so),
+		cmocka_unit_test(decimals_are_what_printf_writes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
