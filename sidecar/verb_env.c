@@ -8,7 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "policy/host.h"
 #include "sidecar/compile.h"
+#include "sidecar/config_part.h"
 
 /*
  * The variables that make clients use the explicit listener.  A client that
@@ -20,6 +22,9 @@ struct asked {
 	const char *config, *cell, *address;
 	enum format format;
 };
+
+#define TOKEN_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZ" \
+    "abcdefghijklmnopqrstuvwxyz0123456789-_.~"
 
 static int read_options(int argc, char **argv, struct asked *a);
 static int proxy_url(const struct asked *a, char *url, size_t size);
@@ -65,6 +70,52 @@ read_format(const char *word, enum format *out)
 	return EXIT_USAGE;
 }
 
+/* name:port, as a client may have it from its own resolver. */
+static bool
+is_name_and_port(const char *text)
+{
+	const char *colon = strrchr(text, ':');
+	size_t digits = colon == NULL ? 0 : strspn(colon + 1, "0123456789");
+	struct host h;
+	long port;
+
+	if (digits == 0 || digits > 5 || colon[1 + digits] != '\0' ||
+	    colon[1] == '0')
+		return false;
+	port = strtol(colon + 1, NULL, 10);
+	return port <= 65535 && host_parse(&h, span_of(text,
+	    (size_t)(colon - text))) == REASON_NONE;
+}
+
+/* Of all addresses none is one that a client can connect to. */
+static bool
+is_everywhere(const struct endpoint *at)
+{
+	return addr_class(&at->addr) == ADDR_UNSPECIFIED;
+}
+
+/* What is let through here has no byte that a shell or YAML knows. */
+static int
+check_address(const char *text)
+{
+	struct endpoint at;
+
+	if (config_endpoint_text(span_str(text), 0, &at)) {
+		if (!is_everywhere(&at))
+			return VERB_GO;
+		fprintf(stderr, "penstock env: %s stands for all addresses; "
+		    "say with --address the one that the clients see\n",
+		    text);
+		return EXIT_USAGE;
+	}
+	if (is_name_and_port(text))
+		return VERB_GO;
+	fprintf(stderr, "penstock env: \"%s\" is no address of a listener: "
+	    "write HOST:PORT or [IPv6]:PORT, as in proxy.internal:15080 or "
+	    "[fd00::1]:15080\n", text);
+	return EXIT_USAGE;
+}
+
 static int
 read_options(int argc, char **argv, struct asked *a)
 {
@@ -89,7 +140,10 @@ read_options(int argc, char **argv, struct asked *a)
 
 	if (rc == VERB_GO && a->cell == NULL)
 		return verb_usage(&v, EXIT_USAGE);
-	return rc == VERB_GO ? read_format(format, &a->format) : rc;
+	if (rc == VERB_GO)
+		rc = read_format(format, &a->format);
+	return rc == VERB_GO && a->address != NULL ?
+	    check_address(a->address) : rc;
 }
 
 static struct compile *
@@ -124,69 +178,161 @@ load(const char *file)
 	return c;
 }
 
-static const struct settings_listener *
-explicit_listener(const struct settings *s)
+/* How well a listener serves a cell; 0: not at all. */
+static int
+fits(const struct settings_listener *l, const struct cell_from *from)
 {
+	if (l->kind != LISTEN_EXPLICIT)
+		return 0;
+	switch (from->kind) {
+	case CELL_FROM_LISTENER:
+		return strcmp(l->name, from->listener) == 0;
+	case CELL_FROM_CREDENTIAL:
+		/* clients that wait for a 407 get one only there */
+		return l->credential ? 2 : 1;
+	case CELL_FROM_ANY:
+	case CELL_FROM_NET:
+		break;
+	}
+	return !l->credential;
+}
+
+static const struct settings_listener *
+listener_of(const struct settings *s, const struct cell_from *from)
+{
+	const struct settings_listener *best = NULL;
+
 	for (uint32_t i = 0; i < s->n_listeners; i++)
-		if (s->listeners[i].kind == LISTEN_EXPLICIT)
-			return &s->listeners[i];
-	return NULL;
+		if (fits(&s->listeners[i], from) > (best == NULL ? 0 :
+		    fits(best, from)))
+			best = &s->listeners[i];
+	return best;
+}
+
+static size_t
+find_cell(const struct config *c, const char *id)
+{
+	size_t i = 0;
+
+	while (i < c->n_cells && strcmp(c->cells[i].id, id) != 0)
+		i++;
+	if (i < c->n_cells)
+		return i;
+	fprintf(stderr, "penstock env: there is no cell \"%s\"; there is",
+	    id);
+	for (size_t k = 0; k < c->n_cells; k++)
+		fprintf(stderr, "%s %s", k > 0 ? "," : "", c->cells[k].id);
+	fputc('\n', stderr);
+	return i;
+}
+
+/* An id as the user of a URL; a colon would end it, even when escaped. */
+static bool
+user_text(const char *id, char *out, size_t size)
+{
+	size_t at = 0;
+
+	for (; *id != '\0'; id++) {
+		bool plain = strchr(":/@", *id) == NULL;
+
+		if (*id == ':' || at + 4 > size)
+			return false;
+		if (plain)
+			out[at++] = *id;
+		else
+			at += (size_t)snprintf(out + at, size - at, "%%%02X",
+			    (unsigned)*id);
+	}
+	out[at] = '\0';
+	return true;
 }
 
 /* user:token@ for a cell that is known by its credential. */
 static int
-credential(const struct config *c, const char *cell, char *out, size_t size)
+credential(const char *cell, char *out, size_t size)
 {
 	const char *token = getenv("PENSTOCK_TOKEN");
-	size_t i = 0;
+	char user[256];
 
-	while (i < c->n_cells && strcmp(c->cells[i].id, cell) != 0)
-		i++;
-	if (i == c->n_cells) {
-		fprintf(stderr, "penstock env: there is no cell %s\n", cell);
-		return 1;
-	}
-	out[0] = '\0';
-	if (c->cells[i].from.kind != CELL_FROM_CREDENTIAL)
-		return 0;
-	if (token == NULL || token[strspn(token, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	    "abcdefghijklmnopqrstuvwxyz0123456789-_.~")] != '\0') {
+	if (token == NULL || token[0] == '\0') {
 		fprintf(stderr, "penstock env: cell %s has a credential: set "
 		    "PENSTOCK_TOKEN to its token\n", cell);
 		return 1;
 	}
-	if (strpbrk(cell, ":/@") != NULL) {
-		fprintf(stderr, "penstock env: the id %s cannot stand in a "
-		    "URL\n", cell);
+	if (token[strspn(token, TOKEN_BYTES)] != '\0') {
+		fprintf(stderr, "penstock env: PENSTOCK_TOKEN has a byte "
+		    "other than A-Z a-z 0-9 - _ . ~, which no URL carries as "
+		    "it is; penstock token makes one without\n");
 		return 1;
 	}
-	return snprintf(out, size, "%s:%s@", cell, token) < (int)size ? 0 : 1;
+	if (!user_text(cell, user, sizeof(user))) {
+		fprintf(stderr, "penstock env: the id %s has a colon, where "
+		    "the user of a proxy credential ends; give the cell "
+		    "another id\n", cell);
+		return 1;
+	}
+	if (snprintf(out, size, "%s:%s@", user, token) < (int)size)
+		return 0;
+	fprintf(stderr, "penstock env: PENSTOCK_TOKEN is too long\n");
+	return 1;
+}
+
+/* Where the clients find the listener. */
+static int
+proxy_address(const struct settings *s, const struct cell_from *from,
+    const char *cell, char out[static ADDR_TEXT_BYTES])
+{
+	const struct settings_listener *l = listener_of(s, from);
+
+	if (l == NULL) {
+		fprintf(stderr, "penstock env: no explicit listener serves "
+		    "cell %s; configure one, or name it with --address\n",
+		    cell);
+		return 1;
+	}
+	endpoint_text(&l->at, out);
+	if (!is_everywhere(&l->at))
+		return 0;
+	fprintf(stderr, "penstock env: the listener %s is on all addresses "
+	    "(%s); say with --address the one that the clients see\n",
+	    l->name, out);
+	return 1;
+}
+
+static int
+url_of(const struct config *c, const struct asked *a, char *url, size_t size)
+{
+	char user[640] = "", at[ADDR_TEXT_BYTES];
+	size_t i = find_cell(c, a->cell);
+	int rc = 0;
+
+	if (i == c->n_cells)
+		return 1;
+	if (c->cells[i].from.kind == CELL_FROM_CREDENTIAL)
+		rc = credential(a->cell, user, sizeof(user));
+	if (rc == 0 && a->address == NULL)
+		rc = proxy_address(&c->settings, &c->cells[i].from, a->cell,
+		    at);
+	if (rc == 0)
+		snprintf(url, size, "http://%s%s", user, a->address != NULL ?
+		    a->address : at);
+	return rc;
 }
 
 static int
 proxy_url(const struct asked *a, char *url, size_t size)
 {
 	struct compile *c = load(a->config);
-	const struct settings_listener *l;
-	char user[640], at[ADDR_TEXT_BYTES];
 	int rc;
 
 	if (c == NULL)
 		return EXIT_CONFIG;
-	l = explicit_listener(&compile_config(c)->settings);
-	rc = credential(compile_config(c), a->cell, user, sizeof(user));
-	if (rc == 0 && l == NULL && a->address == NULL) {
-		fprintf(stderr, "penstock env: there is no explicit "
-		    "listener\n");
-		rc = 1;
-	}
-	if (rc == 0)
-		snprintf(url, size, "http://%s%s", user, a->address != NULL ?
-		    a->address : endpoint_text(&l->at, at));
+	rc = url_of(compile_config(c), a, url, size);
 	compile_free(c);
 	return rc;
 }
 
+/* No value has a byte that is more than itself in one of the forms. */
 static void
 print(enum format f, const char *name, const char *value)
 {

@@ -77,6 +77,7 @@ write_file(const char *name, const char *text)
 	fclose(f);
 }
 
+#define HEX_32 "0123456789abcdef0123456789abcdef"
 #define HEAD "version: 1\nnetwork:\n  resolvers: [198.18.0.53]\n" \
     "  lab: [198.18.0.0/15]\n  rule:\n"
 #define A_443 "  - {verdict: allow, hostname: a.example.com}\n"
@@ -104,6 +105,18 @@ make_files(void **state)
 	    "ledger: {dir: %s}\ncells:\n  - {id: one, policy: [p.yaml]}\n",
 	    dir);
 	write_file("penstock.yaml", config);
+	write_file("env.yaml", "version: 1\nmode: cooperative\nlisteners:\n"
+	    "  - {name: wide, kind: explicit, address: '0.0.0.0:15080'}\n"
+	    "  - {name: second, kind: explicit, address: "
+	    "'127.0.0.1:15081'}\n"
+	    "  - {name: shut, kind: explicit, address: '[::1]:15082', "
+	    "credential: true}\ncells:\n"
+	    "  - {id: one, policy: [p.yaml], from: {cidr: 10.0.0.0/8}}\n"
+	    "  - {id: two, policy: [p.yaml], from: {listener: second}}\n"
+	    "  - {id: 't/a@b', policy: [p.yaml], from: {credential: "
+	    "'blake2b:" HEX_32 HEX_32 "'}}\n"
+	    "  - {id: 'a:b', policy: [p.yaml], from: {credential: "
+	    "'blake2b:" HEX_32 "00000000000000000000000000000001'}}\n");
 	write_file("records.jsonl",
 	    "{\"time\":\"2026-01-01T00:00:00Z\",\"kind\":\"decision\","
 	    "\"verdict\":\"deny\",\"reason\":\"no_rule\",\"cell\":\"one\","
@@ -121,7 +134,7 @@ remove_files(void **state)
 {
 	static const char *const names[] = { "p.yaml", "wide.yaml",
 	    "bad.yaml", "met.yaml", "unmet.yaml", "penstock.yaml",
-	    "records.jsonl", "out", "err", "sock" };
+	    "env.yaml", "records.jsonl", "out", "err", "sock" };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -199,6 +212,90 @@ diff_tells_wider_from_narrower_and_from_failed(void **state)
 	assert_int_equal(run(verb_diff, "diff p.yaml none.yaml"),
 	    EXIT_FAILURE);
 	assert_int_equal(run(verb_diff, "diff p.yaml"), EXIT_USAGE);
+}
+
+/* ---- env ---- */
+
+#define ENV "env -c env.yaml --cell "
+
+static void
+env_names_the_listener_of_the_cell(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_env, ENV "two"), 0);
+	assert_non_null(strstr(out, "export HTTPS_PROXY="
+	    "'http://127.0.0.1:15081'\n"));
+	assert_non_null(strstr(out, "export no_proxy="
+	    "'localhost,127.0.0.1,::1'\n"));
+	assert_int_equal(run(verb_env, ENV "two --format docker"), 0);
+	assert_non_null(strstr(out, "\nhttps_proxy=http://127.0.0.1:15081\n"));
+	assert_int_equal(run(verb_env, ENV "two --format yaml"), EXIT_USAGE);
+	assert_int_equal(run(verb_env, ENV "none"), EXIT_FAILURE);
+	assert_non_null(strstr(err, "there is one, two, t/a@b, a:b"));
+	assert_int_equal(run(verb_env, "env -c env.yaml"), EXIT_USAGE);
+	assert_int_equal(run(verb_env, "env -c p.yaml --cell one"),
+	    EXIT_CONFIG);
+}
+
+static void
+env_prints_no_address_that_nobody_can_reach(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_env, ENV "one"), EXIT_FAILURE);
+	assert_non_null(strstr(err, "wide is on all addresses"));
+	assert_string_equal(out, "");
+	assert_int_equal(run(verb_env, ENV "one --address 10.0.0.1:15080"),
+	    0);
+	assert_non_null(strstr(out, "'http://10.0.0.1:15080'"));
+}
+
+static void
+env_takes_an_address_and_nothing_else(void **state)
+{
+	static const char *const good[] = { "proxy:1", "a.example.com:15080",
+	    "10.0.0.1:65535", "[fd00::1]:15080" };
+	static const char *const bad[] = { "x", ":1", "x:", "x:0", "x:01",
+	    "x:65536", "x:99999999999", "10.0.0.1", "::1:15080", "[::1]",
+	    "[::1]:", "[::1]:0", "[x]:1", "x:1'y", "x:1\"y", "$(id):1",
+	    "x;id:1", "x:1/y", "http://x:1", "u@x:1", "0.0.0.0:1",
+	    "[::]:1", "a..b:1", "010.0.0.1:1", "x:1\ny", "-" };
+	char words[256];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		snprintf(words, sizeof(words), ENV "one --address %s",
+		    good[i]);
+		assert_int_equal(run(verb_env, words), 0);
+		assert_non_null(strstr(out, good[i]));
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		snprintf(words, sizeof(words), ENV "one --address %s",
+		    bad[i]);
+		assert_int_equal(run(verb_env, words), EXIT_USAGE);
+		assert_string_equal(out, "");
+		assert_non_null(strstr(err, bad[i]));
+	}
+}
+
+static void
+env_needs_a_token_that_a_url_can_carry(void **state)
+{
+	(void)state;
+	unsetenv("PENSTOCK_TOKEN");
+	assert_int_equal(run(verb_env, ENV "t/a@b"), EXIT_FAILURE);
+	assert_non_null(strstr(err, "set PENSTOCK_TOKEN"));
+	setenv("PENSTOCK_TOKEN", "to-k_e.n~", 1);
+	assert_int_equal(run(verb_env, ENV "t/a@b"), 0);
+	assert_non_null(strstr(out,
+	    "'http://t%2Fa%40b:to-k_e.n~@[::1]:15082'"));
+	assert_int_equal(run(verb_env, ENV "a:b"), EXIT_FAILURE);
+	assert_non_null(strstr(err, "has a colon"));
+	setenv("PENSTOCK_TOKEN", "a'; id; '", 1);
+	assert_int_equal(run(verb_env, ENV "t/a@b"), EXIT_FAILURE);
+	assert_non_null(strstr(err, "PENSTOCK_TOKEN has a byte"));
+	assert_null(strstr(err, "id;"));
+	assert_string_equal(out, "");
+	unsetenv("PENSTOCK_TOKEN");
 }
 
 /* ---- tail ---- */
@@ -362,6 +459,10 @@ main(void)
 		cmocka_unit_test(explain_answers_by_its_exit_status),
 		cmocka_unit_test(test_counts_what_is_not_met),
 		cmocka_unit_test(diff_tells_wider_from_narrower_and_from_failed),
+		cmocka_unit_test(env_names_the_listener_of_the_cell),
+		cmocka_unit_test(env_prints_no_address_that_nobody_can_reach),
+		cmocka_unit_test(env_takes_an_address_and_nothing_else),
+		cmocka_unit_test(env_needs_a_token_that_a_url_can_carry),
 		cmocka_unit_test(tail_shows_each_whole_record_and_no_raw_bytes),
 		cmocka_unit_test(tail_keeps_to_what_was_asked),
 		cmocka_unit_test(tail_says_that_there_is_no_such_cell),
