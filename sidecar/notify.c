@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sidecar/notify.h"
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,24 @@ notify_send(const char *state)
 	if (send(notify_fd, state, strlen(state),
 	    MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		return;		/* nobody listens: nothing depends on it */
+}
+
+void
+notify_status(const char *state, const char *fmt, ...)
+{
+	char status[200], text[300];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(status, sizeof(status), fmt, ap);
+	va_end(ap);
+	/* a newline would begin another variable */
+	for (char *p = status; *p != '\0'; p++)
+		if (*p < ' ' || *p > '~')
+			*p = '?';
+	snprintf(text, sizeof(text), "%s%sSTATUS=%s",
+	    state == NULL ? "" : state, state == NULL ? "" : "\n", status);
+	notify_send(text);
 }
 
 void

@@ -9,6 +9,12 @@
  */
 void notify_init(void);
 void notify_send(const char *state);
+/*
+ * The same with a line for the people: STATUS=..., of printable bytes, cut at
+ * 200.  state may be NULL.
+ */
+void notify_status(const char *state, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 /* RELOADING=1 with its time. */
 void notify_reloading(void);
 

@@ -507,7 +507,7 @@ drain(struct parent *p)
 {
 	p->phase = PHASE_DRAIN;
 	log_line(LOG_INFO_, "stopping: connections are drained");
-	notify_send("STOPPING=1");
+	notify_status("STOPPING=1", "connections are drained");
 	shared_close_listeners(p);
 	last_call(p, p->settings.drain_timeout_ms + FLUSH_LIMIT_MS);
 	for (unsigned i = 0; i < p->n_engines; i++)
@@ -611,7 +611,8 @@ say_ready(struct parent *p)
 	    !p->children[CHILD_RECORDER].wrote)
 		return;
 	said = true;
-	notify_send("READY=1");
+	notify_status("READY=1", "serving, mode %s, generation %" PRIu64,
+	    settings_mode_word(p->settings.mode), p->generation);
 }
 
 static void

@@ -93,6 +93,23 @@ reload_compiled(struct parent *p, struct ipc_message *m)
 	ipc_discard(m);
 }
 
+/* A reload before the first READY=1 must not stand for it. */
+static void
+say_ended(const struct parent *p)
+{
+	const char *state = p->children[CHILD_RECORDER].wrote ? "READY=1" :
+	    NULL;
+
+	if (p->phase != PHASE_SERVING)
+		return;
+	if (p->stale)
+		notify_status(state, "policy refused, generation %" PRIu64
+		    " stays; the log says why", p->generation);
+	else
+		notify_status(state, "serving, mode %s, generation %" PRIu64,
+		    settings_mode_word(p->settings.mode), p->generation);
+}
+
 /* The compile role has ended. */
 void
 reload_ended(struct parent *p)
@@ -106,8 +123,7 @@ reload_ended(struct parent *p)
 		event_del(p->compile_limit);
 	if (!answered)
 		refuse(p, "the role compile ended without an answer");
-	if (p->phase == PHASE_SERVING)
-		notify_send("READY=1");
+	say_ended(p);
 	if (p->reload_again && p->phase == PHASE_SERVING)
 		if (reload_start(p) != 0)
 			refuse(p, "the role compile cannot be started");

@@ -502,7 +502,8 @@ systemd_is_told(void **state)
 	n = recv(notify_fd, text, sizeof(text) - 1, 0);
 	assert_true(n > 0);
 	text[n] = '\0';
-	assert_string_equal(text, "READY=1");
+	assert_string_equal(text, "READY=1\nSTATUS=serving, mode shared, "
+	    "generation 1");
 	kill(daemon_pid, SIGHUP);
 	n = recv(notify_fd, text, sizeof(text) - 1, 0);
 	assert_true(n > 0);
