@@ -13,6 +13,8 @@
  * connections share; a read that fills it switches the direction to
  * splice(2), a source that runs dry gives the pipe back.
  */
+#define FIRST_READ_BYTES 16384u	/* a server's first flight; what fills it is a
+				 * bulk flow from its beginning */
 #define RELAY_ROUNDS 8u		/* of one direction, for each wake-up */
 
 static void
@@ -105,6 +107,9 @@ fill_copy(struct conn *c, struct side *from, struct side *to)
 	size_t size = p->limits.copy_buffer_bytes;
 	ssize_t n, w;
 
+	if (c->open != NULL && size > FIRST_READ_BYTES)
+		size = FIRST_READ_BYTES;
+
 	do
 		n = recv(from->fd, p->buffer, size, 0);
 	while (n < 0 && errno == EINTR);
@@ -130,7 +135,8 @@ fill_copy(struct conn *c, struct side *from, struct side *to)
 		from->readable = false;	/* an event tells of more */
 		return w < n;
 	}
-	if (c->open == NULL)
+	/* The read that opened the gate may be the first of many. */
+	if (c->open == NULL || c->open->gate == GATE_OPEN)
 		from->bulk = true;
 	return true;
 }
