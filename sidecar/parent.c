@@ -546,7 +546,8 @@ rules_stand(const struct parent *p)
 	    parent_now_ms() - p->rules_ms < RULES_STALE_MS);
 }
 
-/* Once when they go and once when they are back. */
+/* Once when they go and once when they are back; where nobody looks at them
+ * nothing is said of them. */
 static void
 say_rules(struct parent *p)
 {
@@ -554,7 +555,8 @@ say_rules(struct parent *p)
 	const char *why = p->rules_ms > 0 && !p->rules_ok ? p->rules_why :
 	    "the role warden says nothing";
 
-	if (ok == p->rules_told || p->phase != PHASE_SERVING)
+	if (!p->watched || ok == p->rules_told ||
+	    p->phase != PHASE_SERVING)
 		return;
 	p->rules_told = ok;
 	if (ok) {

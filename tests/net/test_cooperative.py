@@ -173,7 +173,10 @@ def test_a_denied_name_is_refused_in_words(coop):
 
 
 def test_nothing_is_said_to_be_enforced(coop):
-    assert coop.lab.get("/readyz")[0] == 200
+    lab = coop.lab
+    assert lab.get("/readyz")[0] == 200
+    assert lab.records(kind="start") and not lab.records(kind="rules")
+    assert "rules stand" not in lab.log()
     assert "not enforcing" in coop.lab.get("/readyz")[1]
     assert 'penstock_check_ok{check="enforcing"' in \
         coop.lab.get("/metrics")[1]
