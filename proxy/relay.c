@@ -207,11 +207,29 @@ idle(struct conn *c)
 		c->moved_ms = now;
 	if (now < c->deadline_ms)
 		return false;
-	if (c->open != NULL && c->open->gate != GATE_FLIGHT &&
-	    buf_left(&c->in) > 0)
-		return true;	/* the gate's deadline is absolute */
 	c->deadline_ms = c->moved_ms + c->proxy->limits.idle_ms;
 	return now >= c->deadline_ms;
+}
+
+/* What has begun at the gate, or must come there, has its time: to leave it
+ * open, or let it end as idle, would tell of no denial. */
+static bool
+gate_late(const struct conn *c)
+{
+	if (c->open == NULL || conn_now_ms() < c->deadline_ms)
+		return false;
+	return c->open->gate == GATE_RETRY ||
+	    (c->open->gate == GATE_OPAQUE && buf_left(&c->in) > 0);
+}
+
+static enum step
+refuse_late(struct conn *c)
+{
+	bool http = c->open->gate == GATE_OPAQUE &&
+	    c->in.data[c->in.at] != 0x16;
+
+	return conn_refuse(c, http ? REASON_HEAD_TIMEOUT :
+	    REASON_HELLO_TIMEOUT);
 }
 
 /* Both ended in order, or one has reset and all that it had sent is read. */
@@ -256,6 +274,8 @@ relay_step(struct conn *c)
 		return STEP_NEXT;
 	if (relay_over(c) == STEP_NEXT)
 		return STEP_NEXT;
+	if (gate_late(c))
+		return refuse_late(c);
 	if (idle(c))
 		return conn_cut(c, HOW_CUT, REASON_IDLE);
 	return STEP_WAIT;
