@@ -650,13 +650,15 @@ decide_opaque(const struct decide_at *at, const struct endpoint *to,
 bool
 decide_port_open(const struct decide_at *at, const struct endpoint *to)
 {
+	struct decision d;
 	struct ask q;
 
 	if (!ask_begin(&q, at))
 		return false;
+	d = flow_nameless(&q, to, NULL, 0);
 	return image_port_bit(q.image, q.set->named_ports, to->port) ||
 	    image_port_bit(q.image, q.set->opaque_ports, to->port) ||
-	    flow_nameless(&q, to, NULL, 0).verdict == VERDICT_ALLOW;
+	    (d.verdict == VERDICT_ALLOW && d.would == VERDICT_ALLOW);
 }
 
 /* ---- DNS ---- */

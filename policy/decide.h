@@ -89,7 +89,8 @@ MUST_USE bool decide_opaque(const struct decide_at *at,
 /*
  * True when some rule may allow a flow to this port, whatever name it shows
  * (or to this very address, without one).  False: nothing that the client can
- * say will be allowed, so that nobody has to wait long for it.
+ * say will be allowed by a rule, so that nobody has to wait long for it; a
+ * report may let it pass all the same.
  */
 MUST_USE bool decide_port_open(const struct decide_at *at,
     const struct endpoint *to);

@@ -103,16 +103,28 @@ name_max(const struct conn *c)
 	return head > HELLO_STREAM_MAX_BYTES ? head : HELLO_STREAM_MAX_BYTES;
 }
 
-/* The server would have spoken first: tell whose it is. */
+/* The server would have spoken first: tell whose it is.  Where a denial only
+ * reports it passes as it is. */
 static enum step
 name_closed(struct conn *c)
 {
+	struct opening *o = c->open;
 	struct host names[PIN_NAMES_MAX];
 	const struct host *ptr[PIN_NAMES_MAX];
+	size_t n = conn_names(c, &c->original.addr, names, ptr);
+	struct decide_at at = conn_at(c);
 
-	if (conn_names(c, &c->original.addr, names, ptr) == 1)
+	if (n == 1)
 		name_of_pin(c, &names[0]);
-	return conn_refuse(c, REASON_NO_RULE);
+	if (c->proxy->policy == NULL)
+		return conn_refuse(c, REASON_POLICY_UNAVAILABLE);
+	o->decision = decide_nameless(&at, &c->original, ptr, n);
+	if (o->decision.verdict != VERDICT_ALLOW)
+		return conn_refuse(c, REASON_NO_RULE);
+	o->decided = true;
+	o->shown = SHOWN_NOTHING;
+	conn_enter(c, CONN_DECIDE);
+	return STEP_NEXT;
 }
 
 /* The client ended, or time did. */
