@@ -105,6 +105,9 @@ struct opening {
 	enum reason failed;		/* why the last attempt failed */
 	struct flight_watch flight;
 	char method[32], path[256];
+	char cell[POLICY_ID_BYTES];	/* whose request it is; "": whose the
+					 * connection is */
+	char run[POLICY_ID_BYTES];	/* and its label "run" */
 };
 
 struct forward;
@@ -134,6 +137,9 @@ struct conn {
 	bool placed;			/* holds a place in the limits */
 	bool looked;			/* opaque rules were asked */
 	bool inside;			/* in a CONNECT tunnel */
+	bool no_sni;			/* a hello without a name passed */
+	bool ech;			/* a hello with ECH passed */
+	bool bytes;			/* passed as neither TLS nor HTTP */
 	bool up_alive;			/* upstream counted */
 	bool told;			/* the answer is in client.out */
 	bool probed;			/* upstream has keep-alive */
@@ -201,7 +207,11 @@ void conn_timer(struct conn *c, int64_t at);
 void conn_close_up(struct conn *c);
 void conn_cell(struct conn *c, const char *user, struct span token,
     enum reason *why);
+/* The request at hand is this cell's: a new policy finds it again by that. */
+void conn_keep_cell(struct conn *c);
 struct decide_at conn_at(const struct conn *c);
+/* A hello that was let pass: a new policy may forbid what it hides. */
+void conn_keep_hello(struct conn *c, const struct hello *h);
 /* The live names of an address: how many, 0 when there are too many. */
 size_t conn_names(const struct conn *c, const struct addr *a,
     struct host out[static PIN_NAMES_MAX],

@@ -98,7 +98,10 @@ find_cell(struct conn *c, const struct http_request *rq)
 		copy_text(id, sizeof(id), user);
 		conn_cell(c, id, password, &why);
 	}
-	return c->cell == CELL_NONE ? why : REASON_NONE;
+	if (c->cell == CELL_NONE)
+		return why;
+	conn_keep_cell(c);
+	return REASON_NONE;
 }
 
 /* Inside a tunnel: is it the place that the CONNECT named? */

@@ -152,6 +152,22 @@ gate_request(struct conn *c, struct span s)
 	return STEP_NEXT;
 }
 
+static enum step
+opaque_hello(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct decide_at at = conn_at(c);
+
+	if (o->hello.ech && decide_ech_denied(&at))
+		return conn_refuse(c, REASON_ECH);
+	if (!name_fits(c, &o->hello.name))
+		return other_name(c, &o->hello.name, REASON_OTHER_NAME);
+	/* A rule for the protocol asks for no name. */
+	c->ech = c->ech || o->hello.ech;
+	return begin_hello(c) < 0 ? conn_refuse(c, REASON_LIMIT_MEMORY) :
+	    STEP_WAIT;
+}
+
 /* The first bytes of an opaque flow. */
 static enum step
 gate_opaque(struct conn *c)
@@ -169,12 +185,8 @@ gate_opaque(struct conn *c)
 			return STEP_WAIT;
 		if (p == PARSE_BAD && why != REASON_NOT_TLS)
 			return conn_refuse(c, why);
-		if (p == PARSE_DONE && !name_fits(c, &o->hello.name))
-			return other_name(c, &o->hello.name,
-			    REASON_OTHER_NAME);
 		if (p == PARSE_DONE)
-			return begin_hello(c) < 0 ?
-			    conn_refuse(c, REASON_LIMIT_MEMORY) : STEP_WAIT;
+			return opaque_hello(c);
 	} else if (http_looks_like_request(s) && !line_has_no_version(s)) {
 		return gate_request(c, s);
 	}
@@ -225,6 +237,7 @@ gate_retry(struct conn *c)
 		return other_name(c, &second.name, REASON_SECOND_HELLO);
 	if (second.ech && decide_ech_denied(&at))
 		return conn_refuse(c, REASON_ECH);
+	c->ech = c->ech || second.ech;
 	o->gate = GATE_OPEN;
 	return STEP_NEXT;
 }

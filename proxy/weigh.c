@@ -59,6 +59,13 @@ denied(struct decision d, enum reason why)
 	return d;
 }
 
+void
+conn_keep_hello(struct conn *c, const struct hello *h)
+{
+	c->no_sni = c->no_sni || h->name.len == 0;
+	c->ech = c->ech || h->ech;
+}
+
 /* The hello inside a tunnel: its name is the authority's, in one spelling. */
 static enum reason
 weigh_inside_hello(struct conn *c)
@@ -70,6 +77,7 @@ weigh_inside_hello(struct conn *c)
 
 	if (o->hello.ech && decide_ech_denied(&at))
 		return REASON_ECH;
+	conn_keep_hello(c, &o->hello);
 	if (o->hello.name.len == 0) {
 		struct endpoint to = { o->addrs[0], o->to.port };
 
@@ -103,6 +111,7 @@ weigh_hello(struct conn *c)
 
 	if (o->hello.ech && decide_ech_denied(&at))
 		return denied(d, REASON_ECH);
+	conn_keep_hello(c, &o->hello);
 	if (o->name.len > 0)
 		return decide_name(&at, &o->name, o->to.port, original_of(c));
 	if (original_of(c) == NULL)
@@ -148,6 +157,7 @@ weigh(struct conn *c)
 		/* Names that share the address must not open it: junk in
 		 * front of a request would carry any Host past its
 		 * judgement.  protocol: tcp was judged before a look. */
+		c->bytes = true;
 		d = weigh_nameless(c, &c->original, false);
 		if (d.verdict == VERDICT_DENY &&
 		    (d.reason == REASON_NAMELESS ||
@@ -217,19 +227,36 @@ weigh_step(struct conn *c)
 	return STEP_NEXT;
 }
 
+/* A hello inside a CONNECT by name may show none where the address has
+ * allowed names only: does it still? */
+static bool
+may_hide(const struct conn *c, const struct record *r)
+{
+	struct decide_at at = conn_at(c);
+
+	return !c->inside || !c->no_sni || (decide_no_sni_pinned(&at) &&
+	    weigh_nameless(c, &r->dialled, true).verdict == VERDICT_ALLOW);
+}
+
 /* Is what this connection was allowed for still allowed? */
 static bool
 still_allowed(struct conn *c, const struct record *r)
 {
 	struct decide_at at = conn_at(c);
 	struct span text = record_get(r, TEXT_NAME);
+	bool pinned = !c->bytes &&
+	    (!c->no_sni || decide_no_sni_pinned(&at));
 	struct decision d;
 	struct host name;
 
+	if (c->ech && decide_ech_denied(&at))
+		return false;
 	if (text.len == 0 || r->name_from == NAME_FROM_PIN ||
 	    host_parse(&name, text) != REASON_NONE)
-		return weigh_nameless(c, &r->dialled, true).verdict ==
+		return weigh_nameless(c, &r->dialled, pinned).verdict ==
 		    VERDICT_ALLOW;
+	if (!may_hide(c, r))
+		return false;
 	d = decide_name(&at, &name, r->dialled.port, original_of(c));
 	if (d.verdict != VERDICT_ALLOW)
 		return false;
@@ -254,35 +281,69 @@ run_of_record(const struct record *r)
 	return all;
 }
 
+static struct span
+run_of_cell(const struct cell_view *v)
+{
+	for (size_t i = 0; i < v->n_labels; i++)
+		if (span_eq(v->labels[i].key, span_str("run")))
+			return v->labels[i].value;
+	return span_of(NULL, 0);
+}
+
 /* A life of a cell is its id and its label "run": another run is another
  * cell, whose predecessor's connections end. */
 static bool
-is_same_run(const struct conn *c)
+find_life(struct conn *c, struct span id, struct span run)
 {
+	const struct policy *p = c->proxy->policy;
 	struct cell_view v;
-	struct span run = span_of(NULL, 0);
 
-	if (!policy_cell(c->proxy->policy, c->cell, conn_at(c).now_s, &v))
-		return false;
-	for (size_t i = 0; i < v.n_labels; i++)
-		if (span_eq(v.labels[i].key, span_str("run")))
-			run = v.labels[i].value;
-	return span_eq(run, run_of_record(c->end));
+	c->cell = policy_cell_by_id(p, id);
+	if (c->cell != CELL_NONE &&
+	    policy_cell(p, c->cell, conn_at(c).now_s, &v) &&
+	    span_eq(run_of_cell(&v), run))
+		return true;
+	c->cell = CELL_NONE;
+	return false;
 }
 
-/* Numbers of cells are those of one policy: find the cell anew. */
+static void
+copy_id(char out[static POLICY_ID_BYTES], struct span s)
+{
+	size_t n = s.len < POLICY_ID_BYTES ? s.len : POLICY_ID_BYTES - 1;
+
+	if (n > 0)
+		memcpy(out, s.data, n);
+	out[n] = '\0';
+}
+
+void
+conn_keep_cell(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct cell_view v;
+
+	if (!policy_cell(c->proxy->policy, c->cell, conn_at(c).now_s, &v))
+		return;
+	copy_id(o->cell, v.id);
+	copy_id(o->run, run_of_cell(&v));
+}
+
+/* Numbers of cells are those of one policy: find the cell anew.  The request
+ * at hand may carry another credential than the one that was told of last. */
 static bool
 find_cell_again(struct conn *c)
 {
+	const struct opening *o = c->open;
 	enum reason why;
 
 	if (c->proxy->policy == NULL)
 		return false;
-	if (c->end != NULL) {
-		c->cell = policy_cell_by_id(c->proxy->policy,
-		    record_get(c->end, TEXT_CELL));
-		return c->cell != CELL_NONE && is_same_run(c);
-	}
+	if (o != NULL && o->cell[0] != '\0')
+		return find_life(c, span_str(o->cell), span_str(o->run));
+	if (c->end != NULL)
+		return find_life(c, record_get(c->end, TEXT_CELL),
+		    run_of_record(c->end));
 	conn_cell(c, NULL, span_of(NULL, 0), &why);
 	return c->cell != CELL_NONE || c->via == VIA_HTTP;
 }

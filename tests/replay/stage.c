@@ -16,6 +16,7 @@
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <sodium.h>
 #include <unistd.h>
 
 #include "proxy/limit.h"
@@ -105,23 +106,45 @@ stage_listen(const char *addr, uint16_t port)
 	return bound(addr, port);
 }
 
+/* The second cell, of who shows a credential; NULL: there is none. */
+static const char *agent_text, *agent_run;
+
+void
+stage_agent(const char *text, const char *run)
+{
+	agent_text = text;
+	agent_run = run;
+}
+
 static void
 build_policy(const char *text, struct policy **out, uint8_t **image)
 {
 	struct problems *ps = problem_new();
 	struct charter *ch = charter_load("test.yaml", span_str(text), true,
 	    NULL, ps);
-	const struct charter *list[1] = { ch };
-	struct policy_cell_source cell = { .id = "cell",
-	    .from.kind = CELL_FROM_ANY, .charters = list, .n_charters = 1 };
-	struct policy_source src = { .cells = &cell, .n_cells = 1,
-	    .generation = 1, .now_s = (int64_t)time(NULL) };
+	struct charter *agent = agent_text ? charter_load("agent.yaml",
+	    span_str(agent_text), true, NULL, ps) : NULL;
+	const struct charter *list[2] = { ch, agent };
+	struct policy_cell_source cells[2] = { { .id = "cell",
+	    .from.kind = CELL_FROM_ANY, .charters = list, .n_charters = 1 },
+	    { .id = "agent", .from.kind = CELL_FROM_CREDENTIAL,
+	    .charters = list + 1, .n_charters = 1, .n_labels = 1,
+	    .labels[0].key = "run" } };
+	struct policy_source src = { .cells = cells,
+	    .n_cells = agent ? 2 : 1, .generation = 1,
+	    .now_s = (int64_t)time(NULL) };
 	size_t len = 0;
 
+	if (agent != NULL)
+		snprintf(cells[1].labels[0].value,
+		    sizeof(cells[1].labels[0].value), "%s", agent_run);
+	crypto_generichash(cells[1].from.token_hash, 32,
+	    (const uint8_t *)"secret", 6, NULL, 0);
 	if (ch == NULL || policy_build(&src, image, &len, ps) < 0) {
 		problem_print(ps, stderr);
 		fail_msg("the policy does not compile");
 	}
+	charter_free(agent);
 	charter_free(ch);
 	problem_free(ps);
 	assert_int_equal(policy_open(out, span_of(*image, len)), 0);

@@ -28,6 +28,9 @@ extern const struct proxy_limits stage_limits;
 void stage_up(const char *policy, const struct proxy_limits *limits);
 void stage_down(void);
 void stage_policy(const char *text);	/* reload */
+/* From the next policy on: cell "agent", who shows agent:secret, of this run
+ * and with this policy; NULL: none. */
+void stage_agent(const char *text, const char *run);
 void stage_beat(bool on);		/* the recorder's heartbeat */
 void stage_pin(const char *name, const char *addr);
 

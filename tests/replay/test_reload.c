@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/replay/stage.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What a new policy finds again, and what a gate does that time runs out
+ * for. */
+
+#define LAB "version: 1\nnetwork:\n  resolvers: [198.18.0.53]\n" \
+	"  lab: [203.0.113.0/24]\n"
+#define ALLOW(name) LAB "  rule:\n    - {verdict: allow, hostname: " name "}\n"
+#define AGENT "Proxy-Authorization: Basic YWdlbnQ6c2VjcmV0\r\n"
+
+static const uint8_t retry[] = { 22, 3, 3, 0, 40, 2, 0, 0, 36, 3, 3,
+	0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c,
+	0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb,
+	0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+	0, 0 };
+static const uint8_t flight[] = { 21, 3, 3, 0, 2, 1, 0 };
+
+static int origin, web;
+static uint8_t hello[4096];
+static char got[16384];
+
+static int
+up(void **state)
+{
+	(void)state;
+	stage_up(NULL, NULL);
+	origin = stage_listen(ORIGIN, 443);
+	web = stage_listen(ORIGIN, 80);
+	return 0;
+}
+
+static int
+down(void **state)
+{
+	(void)state;
+	close(origin);
+	close(web);
+	stage_agent(NULL, NULL);
+	stage_down();
+	return 0;
+}
+
+static void
+say(int fd, const char *text)
+{
+	stage_send(fd, text, strlen(text));
+}
+
+/* The hello with an encrypted one in it. */
+static size_t
+hiding_hello(const char *name)
+{
+	const size_t at = 52, more = 104;
+	static const size_t lengths[] = { 50, 3, 7 };
+	size_t n = stage_hello(name, hello, sizeof(hello));
+
+	memmove(hello + at + more, hello + at, n - at);
+	memset(hello + at, 0, more);
+	memcpy(hello + at, "\xfe\x0d\0\x64", 4);
+	for (size_t i = 0; i < 3; i++) {
+		uint8_t *p = hello + lengths[i];
+		size_t v = ((size_t)p[0] << 8 | p[1]) + more;
+
+		p[0] = (uint8_t)(v >> 8);
+		p[1] = (uint8_t)v;
+	}
+	return n + more;
+}
+
+static int
+tunnel(int lfd, const char *place, int *server)
+{
+	int fd = stage_connect(WANTED, 3128);
+	char head[256];
+
+	snprintf(head, sizeof(head), "CONNECT %s HTTP/1.1\r\nHost: %s\r\n"
+	    "\r\n", place, place);
+	say(fd, head);
+	stage_read_head(fd, got, sizeof(got));
+	assert_memory_equal(got, "HTTP/1.1 200", 12);
+	*server = stage_accept(lfd);
+	assert_true(*server >= 0);
+	assert_int_equal(stage_record(RECORD_DECISION)->verdict,
+	    VERDICT_ALLOW);
+	return fd;
+}
+
+/* The gate opens with the server's flight when there is one. */
+static void
+shake(int fd, int server, size_t n, bool opened)
+{
+	stage_send(fd, hello, n);
+	stage_expect(server, hello, n);
+	if (!opened)
+		return;
+	stage_send(server, flight, sizeof(flight));
+	stage_expect(fd, flight, sizeof(flight));
+}
+
+static void
+is_cut(int fd, int server)
+{
+	const struct record *r;
+	bool reset;
+
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_true(reset);
+	r = stage_record(RECORD_END);
+	assert_int_equal(r->how, HOW_CUT);
+	assert_int_equal(r->reason, REASON_POLICY_CHANGED);
+	close(fd);
+	close(server);
+}
+
+static void
+still_open(int fd, int server)
+{
+	say(fd, "x");
+	stage_expect(server, "x", 1);
+}
+
+static void
+a_credential_is_found_again_while_a_name_is_looked_up(void **state)
+{
+	const struct record *r;
+	bool reset;
+	int fd;
+
+	(void)state;
+	for (int other = 0; other < 3; other++) {
+		stage_agent(ALLOW("late.test"), "1");
+		stage_policy(ALLOW("allowed.test"));
+		fd = stage_connect(WANTED, 3128);
+		say(fd, "CONNECT late.test:443 HTTP/1.1\r\n"
+		    "Host: late.test:443\r\n" AGENT "\r\n");
+		usleep(50000);
+		/* the same, another run, and one that forbids it */
+		if (other == 1)
+			stage_agent(ALLOW("late.test"), "2");
+		if (other == 2)
+			stage_agent(ALLOW("allowed.test"), "1");
+		stage_policy(other == 2 ? ALLOW("late.test") :
+		    ALLOW("allowed.test"));
+		stage_read_all(fd, got, sizeof(got), &reset);
+		close(fd);
+		r = stage_record(RECORD_DECISION);
+		assert_int_equal(r->verdict, VERDICT_DENY);
+		assert_int_equal(r->reason, other ? REASON_POLICY_CHANGED :
+		    REASON_DNS_TIMEOUT);
+		if (other != 1)
+			assert_true(span_eq(record_get(r, TEXT_CELL),
+			    span_str("agent")));
+	}
+}
+
+/* The second request has none, or a wrong one: never the first one's cell. */
+static void
+a_kept_connection_is_whose_request_is_at_hand(void **state)
+{
+	const struct record *r;
+	int fd, server;
+	bool reset;
+
+	(void)state;
+	for (int wrong = 0; wrong < 2; wrong++) {
+		stage_agent(LAB "  rule:\n"
+		    "    - {verdict: allow, hostname: allowed.test}\n"
+		    "    - {verdict: allow, hostname: late.test}\n", "1");
+		stage_policy(ALLOW("late.test"));
+		fd = stage_connect(WANTED, 3128);
+		say(fd, "GET http://allowed.test/ HTTP/1.1\r\n"
+		    "Host: allowed.test\r\n" AGENT "\r\n");
+		server = stage_accept(web);
+		assert_true(server >= 0);
+		stage_read_head(server, got, sizeof(got));
+		say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+		stage_read_head(fd, got, sizeof(got));
+		r = stage_record(RECORD_DECISION);
+		assert_true(span_eq(record_get(r, TEXT_CELL),
+		    span_str("agent")));
+		if (wrong)
+			say(fd, "GET http://late.test/ HTTP/1.1\r\n"
+			    "Host: late.test\r\nProxy-Authorization: Basic "
+			    "YWdlbnQ6d3Jvbmc=\r\n\r\n");
+		else
+			say(fd, "GET http://late.test/ HTTP/1.1\r\n"
+			    "Host: late.test\r\n\r\n");
+		usleep(50000);
+		stage_policy(ALLOW("allowed.test"));
+		stage_read_all(fd, got, sizeof(got), &reset);
+		if (wrong) {
+			r = stage_record(RECORD_DECISION);
+			assert_int_equal(r->reason, REASON_AUTH_FAILED);
+		} else {
+			r = stage_record(RECORD_END);
+			assert_int_equal(r->reason, REASON_POLICY_CHANGED);
+		}
+		close(fd);
+		close(server);
+	}
+}
+
+static void
+a_hello_without_a_name_ends_when_names_are_asked_for(void **state)
+{
+	static const char open_to[] = LAB "  no_sni: pinned-ip\n  rule:\n"
+	    "    - {verdict: allow, hostname: allowed.test}\n";
+	static const char *const place[] = { "allowed.test:443",
+	    ORIGIN ":443" };
+	int fd, server;
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		stage_policy(open_to);
+		fd = tunnel(origin, place[i % 2], &server);
+		shake(fd, server, stage_hello(NULL, hello, sizeof(hello)),
+		    i < 2);
+		stage_policy(open_to);
+		if (i < 2)
+			still_open(fd, server);
+		stage_policy(ALLOW("allowed.test"));
+		is_cut(fd, server);
+	}
+	/* who shows the name stays */
+	stage_policy(open_to);
+	fd = tunnel(origin, place[0], &server);
+	shake(fd, server, stage_hello("allowed.test", hello, sizeof(hello)),
+	    true);
+	stage_policy(ALLOW("allowed.test"));
+	still_open(fd, server);
+	close(fd);
+	close(server);
+}
+
+static void
+what_hides_a_name_ends_when_that_is_denied(void **state)
+{
+	static const char open_to[] = LAB "  ech: allow-outer\n  rule:\n"
+	    "    - {verdict: allow, hostname: allowed.test}\n";
+	static const char closed[] = LAB "  ech: deny\n  rule:\n"
+	    "    - {verdict: allow, hostname: allowed.test}\n";
+	int fd, server;
+
+	(void)state;
+	for (int inside = 0; inside < 2; inside++) {
+		stage_policy(open_to);
+		if (inside) {
+			fd = tunnel(origin, "allowed.test:443", &server);
+			shake(fd, server, hiding_hello("allowed.test"), true);
+		} else {
+			fd = stage_connect(WANTED, 443);
+			stage_send(fd, hello, hiding_hello("allowed.test"));
+			server = stage_accept(origin);
+			assert_true(server >= 0);
+		}
+		stage_policy(closed);
+		is_cut(fd, server);
+	}
+}
+
+#define OPAQUE(more) LAB more "  rule:\n    - {verdict: allow, " \
+	"hostname: db.test, ports: [5432], protocol: tcp}\n"
+
+static void
+denied_there(int fd, int server, enum reason why)
+{
+	const struct record *r = stage_record(RECORD_DECISION);
+	bool reset;
+
+	assert_int_equal(r->verdict, VERDICT_DENY);
+	assert_int_equal(r->reason, why);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	r = stage_record(RECORD_END);
+	assert_int_equal(r->how, HOW_REFUSED);
+	assert_int_equal(r->reason, why);
+	close(fd);
+	close(server);
+}
+
+static void
+an_opaque_flow_hides_no_name_where_that_is_denied(void **state)
+{
+	int fd, server, lfd = stage_listen(ORIGIN, 5432);
+
+	(void)state;
+	stage_pin("db.test", ORIGIN);
+	stage_policy(OPAQUE("  ech: allow-outer\n"));
+	fd = tunnel(lfd, "db.test:5432", &server);
+	shake(fd, server, hiding_hello("db.test"), true);
+	stage_policy(OPAQUE("  ech: deny\n"));
+	is_cut(fd, server);
+	fd = tunnel(lfd, "db.test:5432", &server);
+	stage_send(fd, hello, hiding_hello("db.test"));
+	denied_there(fd, server, REASON_ECH);
+	close(lfd);
+}
+
+static void
+a_gate_that_stays_undecided_is_a_denial(void **state)
+{
+	int fd, server, lfd = stage_listen(ORIGIN, 5432);
+	size_t n;
+
+	(void)state;
+	stage_pin("db.test", ORIGIN);
+	stage_policy(OPAQUE(""));
+	fd = tunnel(lfd, "db.test:5432", &server);
+	stage_send(fd, hello, stage_hello("db.test", hello, sizeof(hello)) / 2);
+	denied_there(fd, server, REASON_HELLO_TIMEOUT);
+	fd = tunnel(lfd, "db.test:5432", &server);
+	say(fd, "GET / HTTP/1.1\r\nHost: db.t");
+	denied_there(fd, server, REASON_HEAD_TIMEOUT);
+	close(lfd);
+	stage_policy(ALLOW("allowed.test"));
+	fd = tunnel(origin, "allowed.test:443", &server);
+	n = stage_hello("allowed.test", hello, sizeof(hello));
+	stage_send(fd, hello, n);
+	stage_expect(server, hello, n);
+	stage_send(server, retry, sizeof(retry));
+	stage_expect(fd, retry, sizeof(retry));
+	denied_there(fd, server, REASON_HELLO_TIMEOUT);
+}
+
+static void
+W24_a_report_lets_the_server_speak_first(void **state)
+{
+	char text[512], day[16];
+	time_t until = time(NULL) + 30 * 86400;
+	struct tm tm;
+	const struct record *r;
+	struct timespec a, b;
+	struct proxy_limits l = stage_limits;
+	int fd;
+
+	(void)state;
+	strftime(day, sizeof(day), "%Y-%m-%d", gmtime_r(&until, &tm));
+	snprintf(text, sizeof(text), LAB "  default: report\n"
+	    "  report_until: %s\n  rule:\n"
+	    "    - {verdict: allow, hostname: allowed.test}\n", day);
+	down(NULL);
+	l.hello_ms = 3000;
+	stage_up(text, &l);
+	origin = stage_listen(ORIGIN, 443);
+	web = stage_listen(ORIGIN, 80);
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	fd = stage_connect(WANTED, 22);
+	r = stage_record(RECORD_DECISION);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	assert_int_equal(r->verdict, VERDICT_ALLOW);
+	assert_int_equal(r->would, VERDICT_DENY);
+	assert_int_equal(r->original.port, 22);
+	assert_true((b.tv_sec - a.tv_sec) * 1000 + (b.tv_nsec - a.tv_nsec) /
+	    1000000 < 1000);
+	close(fd);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, up, down)
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(a_credential_is_found_again_while_a_name_is_looked_up),
+		T(a_kept_connection_is_whose_request_is_at_hand),
+		T(a_hello_without_a_name_ends_when_names_are_asked_for),
+		T(what_hides_a_name_ends_when_that_is_denied),
+		T(an_opaque_flow_hides_no_name_where_that_is_denied),
+		T(a_gate_that_stays_undecided_is_a_denial),
+		T(W24_a_report_lets_the_server_speak_first),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
