@@ -357,7 +357,7 @@ B017_a_connect_names_a_host_or_an_address_and_its_port(void **state)
 }
 
 static void
-B020_a_host_that_contradicts_the_target_is_refused(void **state)
+B34_a_host_that_contradicts_the_target_is_refused(void **state)
 {
 	static const char *const no[] = {
 		"GET http://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
@@ -700,7 +700,7 @@ main(void)
 		cmocka_unit_test(
 		    B017_a_connect_names_a_host_or_an_address_and_its_port),
 		cmocka_unit_test(
-		    B020_a_host_that_contradicts_the_target_is_refused),
+		    B34_a_host_that_contradicts_the_target_is_refused),
 		cmocka_unit_test(an_absolute_target_gives_its_path),
 		cmocka_unit_test(
 		    a_version_or_method_that_is_not_spoken_has_its_reason),

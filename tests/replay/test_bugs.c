@@ -317,6 +317,9 @@ W22_B21_a_hidden_name_is_noticed_when_the_policy_says_so(void **state)
 			stage_expect(server, hello, n);
 			close(server);
 			close(fd);
+			assert_int_equal(stage_record(RECORD_DECISION)->verdict,
+			    VERDICT_ALLOW);
+			stage_record(RECORD_END);
 		} else {
 			refused(fd, REASON_ECH);
 		}

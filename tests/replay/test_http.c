@@ -150,7 +150,7 @@ B022_plain_http_inside_a_tunnel_is_judged(void **state)
 }
 
 static void
-B038_no_proxy_inside_a_tunnel_and_no_other_bytes(void **state)
+B38_no_proxy_inside_a_tunnel_and_no_other_bytes(void **state)
 {
 	int server, fd = tunnel(web, "allowed.test:80", &server);
 	bool reset;
@@ -784,7 +784,7 @@ main(void)
 		T(W30_bytes_behind_a_connect_head_are_kept),
 		T(B023_the_name_inside_a_tunnel_is_the_one_asked_for),
 		T(B022_plain_http_inside_a_tunnel_is_judged),
-		T(B038_no_proxy_inside_a_tunnel_and_no_other_bytes),
+		T(B38_no_proxy_inside_a_tunnel_and_no_other_bytes),
 		T(B019_a_refused_connect_is_told_in_words),
 		T(B025_an_address_literal_needs_the_name_that_it_is_pinned_to),
 		T(B035_a_server_may_speak_first),
