@@ -197,7 +197,7 @@ demo: all
 
 # Changed lines only: what stands was laid out by hand.
 format:
-	$(Q)git clang-format --quiet HEAD -- '*.c' '*.h'
+	$(Q)git clang-format --force --quiet HEAD -- '*.c' '*.h'
 
 install: all
 	$(Q)CONFIG=$(CONFIG) B=$(B) DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) \
