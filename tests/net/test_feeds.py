@@ -95,8 +95,13 @@ def test_openmetrics_is_read_by_its_strict_parser(used):
 
 def test_both_formats_have_the_same_numbers(used):
     """Once nothing is under way."""
-    text, opened = (samples(list(r(scrape(used, a)[1])))
-                    for r, a in ((read, ""), (read_open, OPEN)))
+    end = time.monotonic() + 5
+    while True:
+        text, opened = (samples(list(r(scrape(used, a)[1])))
+                        for r, a in ((read, ""), (read_open, OPEN)))
+        if text == opened or time.monotonic() > end:
+            break
+        time.sleep(0.1)
     assert text == opened
 
 
