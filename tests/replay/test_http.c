@@ -775,6 +775,147 @@ no_memory_is_told_as_no_memory(void **state)
 	print_message("%u places\n", n - 1);
 }
 
+static void
+B020_a_connect_of_version_1_0_stays_open(void **state)
+{
+	static const char *const heads[] = { "\r\n",
+	    "Connection: close\r\n\r\n",
+	    "Proxy-Connection: keep-alive\r\n\r\n" };
+	uint8_t hello[1024];
+	size_t n = stage_hello("allowed.test", hello, sizeof(hello));
+	int fd, server;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		fd = stage_connect(WANTED, 3128);
+		say(fd, "CONNECT allowed.test:443 HTTP/1.0\r\n");
+		say(fd, heads[i]);
+		stage_read_head(fd, got, sizeof(got));
+		assert_memory_equal(got, "HTTP/1.1 200", 12);
+		assert_null(strcasestr(got, "content-length"));
+		server = stage_accept(tls);
+		assert_true(server >= 0);
+		stage_send(fd, hello, n);
+		stage_expect(server, hello, n);
+		say(server, "xxxxxxx");
+		hear(fd, "xxxxxxx");
+		usleep((stage_limits.hello_ms + 100) * 1000);
+		say(fd, "late");
+		hear(server, "late");
+		close(fd);
+		close(server);
+	}
+}
+
+static void
+N08_interim_answers_have_a_cap(void **state)
+{
+	bool reset;
+
+	(void)state;
+	for (int more = 0; more < 2; more++) {
+		int fd = stage_connect(WANTED, 80), server;
+
+		say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n"
+		    "Connection: close\r\n\r\n");
+		server = stage_accept(web);
+		assert_true(server >= 0);
+		stage_read_head(server, got, sizeof(got));
+		for (int i = 0; i < 64 + more; i++)
+			say(server, "HTTP/1.1 103 Early Hints\r\n\r\n");
+		if (!more)
+			say(server, "HTTP/1.1 200 OK\r\n"
+			    "Content-Length: 2\r\n\r\nok");
+		stage_read_all(fd, got, sizeof(got), &reset);
+		assert_non_null(strstr(got, more ? "HTTP/1.1 502" :
+		    "HTTP/1.1 200"));
+		close(fd);
+		close(server);
+	}
+}
+
+static void
+B29_no_upgrade_hides_the_requests_that_follow(void **state)
+{
+	int fd = stage_connect(WANTED, 80);
+
+	(void)state;
+	say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n"
+	    "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+	    "HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n");
+	refused(fd, "HTTP/1.1 400", REASON_UPGRADE);
+	assert_int_equal(stage_accept(web), -1);
+}
+
+static void
+B30_each_way_in_asks_the_same_question(void **state)
+{
+	static const struct { uint16_t port; const char *head; } ways[] = {
+	    { 3128, "CONNECT evil.test:80 HTTP/1.1\r\n"
+	    "Host: evil.test:80\r\n\r\n" },
+	    { 3128, "GET http://evil.test/ HTTP/1.1\r\n"
+	    "Host: evil.test\r\n\r\n" },
+	    { 80, "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n" },
+	};
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		int fd = stage_connect(WANTED, ways[i].port);
+
+		say(fd, ways[i].head);
+		refused(fd, "HTTP/1.1 403", REASON_NO_RULE);
+	}
+}
+
+static void
+B31_a_body_of_two_lengths_is_refused(void **state)
+{
+	int fd = stage_connect(WANTED, 80);
+
+	(void)state;
+	say(fd, "POST / HTTP/1.1\r\nHost: allowed.test\r\n"
+	    "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+	refused(fd, "HTTP/1.1 400", REASON_FRAMING);
+	assert_int_equal(stage_accept(web), -1);
+}
+
+static void
+B33_a_host_leads_to_its_own_address(void **state)
+{
+	int fd = stage_connect(WANTED, 80), server;
+	const struct record *r;
+	char at[ADDR_TEXT_BYTES];
+
+	(void)state;
+	say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	server = stage_accept(web);	/* not at WANTED */
+	assert_true(server >= 0);
+	r = stage_record(RECORD_DECISION);
+	assert_string_equal(addr_text(&r->dialled.addr, at), ORIGIN);
+	assert_string_equal(addr_text(&r->original.addr, at), WANTED);
+	close(fd);
+	close(server);
+}
+
+static void
+B34_two_hosts_are_refused(void **state)
+{
+	static const char *const heads[] = {
+	    "Host: allowed.test\r\nHost: evil.test\r\n\r\n",
+	    " Host: evil.test\r\nHost: allowed.test\r\n\r\n",
+	    "Host : evil.test\r\nHost: allowed.test\r\n\r\n" };
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		int fd = stage_connect(WANTED, 80);
+
+		say(fd, "GET / HTTP/1.1\r\n");
+		say(fd, heads[i]);
+		refused(fd, "HTTP/1.1 400", REASON_HEAD_MALFORMED);
+	}
+	assert_int_equal(stage_accept(web), -1);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -785,6 +926,13 @@ main(void)
 		T(B023_the_name_inside_a_tunnel_is_the_one_asked_for),
 		T(B022_plain_http_inside_a_tunnel_is_judged),
 		T(B38_no_proxy_inside_a_tunnel_and_no_other_bytes),
+		T(B020_a_connect_of_version_1_0_stays_open),
+		T(N08_interim_answers_have_a_cap),
+		T(B29_no_upgrade_hides_the_requests_that_follow),
+		T(B30_each_way_in_asks_the_same_question),
+		T(B31_a_body_of_two_lengths_is_refused),
+		T(B33_a_host_leads_to_its_own_address),
+		T(B34_two_hosts_are_refused),
 		T(B019_a_refused_connect_is_told_in_words),
 		T(B025_an_address_literal_needs_the_name_that_it_is_pinned_to),
 		T(B035_a_server_may_speak_first),
