@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ledger-client/log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +47,47 @@ pace_take(time_t now)
 	return true;
 }
 
+/* What a short write left of a line: it goes out before the next line. */
+static struct {
+	char bytes[LINE_BYTES];
+	size_t used;
+} rest;
+
+/* How many bytes went out; an interrupted or short write is taken up again. */
+static size_t
+put(const char *bytes, size_t used)
+{
+	size_t at = 0;
+
+	while (at < used) {
+		ssize_t n = write(STDERR_FILENO, bytes + at, used - at);
+
+		if (n > 0)
+			at += (size_t)n;
+		else if (n == 0 || errno != EINTR)
+			break;
+	}
+	return at;
+}
+
+/* False when nothing of the line went out: it is left out as a whole. */
+static bool
+put_line(const char *line, size_t used)
+{
+	size_t at = put(rest.bytes, rest.used);
+
+	rest.used -= at;
+	memmove(rest.bytes, rest.bytes + at, rest.used);
+	if (rest.used > 0)
+		return false;
+	at = put(line, used);
+	if (at == 0)
+		return false;
+	rest.used = used - at;
+	memcpy(rest.bytes, line + at, rest.used);
+	return true;
+}
+
 void
 log_line(enum log_level level, const char *fmt, ...)
 {
@@ -67,15 +109,15 @@ log_line(enum log_level level, const char *fmt, ...)
 	span_print(span_str(text), shown, sizeof(shown));
 	gmtime_r(&ts.tv_sec, &tm);
 	strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
-	if (pace.left_out > 0) {
+	if (pace.left_out > 0)
 		snprintf(missed, sizeof(missed), " left_out=%u",
 		    pace.left_out);
-		pace.left_out = 0;
-	}
 	n = snprintf(line, sizeof(line),
 	    "time=%s.%03ldZ level=%s role=%s pid=%d%s msg=\"%s\"\n", stamp,
 	    ts.tv_nsec / 1000000, level_word[level], role_name,
 	    (int)getpid(), missed, shown);
-	if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0)
-		return;		/* nowhere else to say it */
+	if (n <= 0 || !put_line(line, (size_t)n))
+		pace.left_out++;	/* nowhere else to say it */
+	else
+		pace.left_out = 0;
 }

@@ -7,8 +7,10 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -120,6 +122,39 @@ what_is_left_out_is_counted_in_the_next_line(void **state)
 	assert_int_equal(count("left_out"), 1);
 }
 
+/* A file that may not grow past its limit makes the write short. */
+static void
+half_a_line_is_ended_before_the_next(void **state)
+{
+	FILE *f = tmpfile();
+	struct rlimit was, low;
+	int err = dup(2);
+	ssize_t n;
+
+	(void)state;
+	assert_non_null(f);
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+	low = was;
+	low.rlim_cur = 20;
+	new_second();
+	dup2(fileno(f), 2);
+	setrlimit(RLIMIT_FSIZE, &low);
+	log_line(LOG_WARN, "first");
+	log_line(LOG_WARN, "lost");
+	setrlimit(RLIMIT_FSIZE, &was);
+	log_line(LOG_WARN, "third");
+	dup2(err, 2);
+	close(err);
+	n = pread(fileno(f), got, sizeof(got) - 1, 0);
+	got[n > 0 ? n : 0] = '\0';
+	fclose(f);
+	assert_int_equal(count("\n"), 2);
+	assert_int_equal(count("msg=\"first\"\ntime="), 1);
+	assert_int_equal(count("left_out=1 msg=\"third\"\n"), 1);
+	assert_int_equal(count("lost"), 0);
+}
+
 int
 main(void)
 {
@@ -127,6 +162,7 @@ main(void)
 		cmocka_unit_test(a_line_cannot_be_forged),
 		cmocka_unit_test(a_long_line_is_cut_and_still_a_line),
 		cmocka_unit_test(what_is_below_the_level_is_not_said),
+		cmocka_unit_test(half_a_line_is_ended_before_the_next),
 		cmocka_unit_test(
 		    what_is_left_out_is_counted_in_the_next_line),
 	};
