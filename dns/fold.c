@@ -137,6 +137,8 @@ count_in(struct slot *s, const struct record *r, int64_t window_us)
 	s->record.wall_us = r->wall_us;
 	s->record.mono_us = r->mono_us;
 	s->record.client = r->client;
+	if (!endpoint_eq(&s->record.original, &r->original))
+		s->record.original = (struct endpoint){ 0 };
 	s->record.via = r->via;
 	return true;
 }

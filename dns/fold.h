@@ -11,7 +11,8 @@
  * generation) as few records: the first is handed over at once, those of the
  * window after it are one record with their number in `count`, at the
  * window's end or when another question takes the place.  None goes
- * uncounted.
+ * uncounted.  The same serves for clients that the proxy turns away: where
+ * they chose several destinations the later record has none.
  */
 #define FOLD_MS 10000
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "dns/fold.h"
 #include "proxy/conn.h"
 #include "proxy/refuse.h"
 
@@ -106,8 +107,8 @@ account_next(struct conn *c, const struct record *r)
 
 /*
  * The record of a decision, handed over before anything follows from it.
- * Room for the end record is kept with the first of a connection.  0, or a
- * negative errno: then an allow becomes a denial.
+ * Room for the end record is kept with the first of a connection; a denial
+ * needs none.  0, or a negative errno: then an allow becomes a denial.
  */
 int
 account_decision(struct conn *c, const struct decision *d, enum reason why)
@@ -121,7 +122,7 @@ account_decision(struct conn *c, const struct decision *d, enum reason why)
 	r.reason = (uint16_t)why;
 	if (first)
 		keep_end(c, &r);
-	if (c->end == NULL)
+	if (c->end == NULL && d->verdict == VERDICT_ALLOW)
 		return -ENOMEM;
 	if (!first && d->verdict == VERDICT_ALLOW)
 		e = account_next(c, &r);
@@ -168,5 +169,25 @@ account_end(struct conn *c)
 		emit_note(p->parts.emit, r);
 	free(r);
 	c->end = NULL;
+	proxy_put(p);
+}
+
+void
+account_turned_away(const struct listener *l, const struct endpoint *peer,
+    const struct endpoint *original, enum reason why)
+{
+	struct proxy *p = l->proxy;
+	struct record r;
+
+	record_init(&r, RECORD_DECISION);
+	record_stamp(&r);
+	r.verdict = r.would = VERDICT_DENY;
+	r.reason = (uint16_t)why;
+	r.via = (uint8_t)conn_via(l->is.kind);
+	r.client = *peer;
+	r.original = *original;
+	record_policy(&r, p->policy, CELL_NONE, RULE_NONE);
+	count_denied(p->parts.counts, why);
+	fold_note(p->turned, &r);
 	proxy_put(p);
 }

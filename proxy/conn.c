@@ -433,27 +433,24 @@ conn_cell(struct conn *c, const char *user, struct span token,
 		c->cell = policy_cell_find(c->proxy->policy, &key, why);
 }
 
-static void
-via_of(struct conn *c, enum listen_kind kind)
+enum record_via
+conn_via(enum listen_kind kind)
 {
 	switch (kind) {
 	case LISTEN_TPROXY:
-		c->via = VIA_TPROXY;
-		break;
+		return VIA_TPROXY;
 	case LISTEN_REDIRECT:
-		c->via = VIA_REDIRECT;
-		break;
+		return VIA_REDIRECT;
 	case LISTEN_EXPLICIT:
-		c->via = VIA_HTTP;
-		break;
+		return VIA_HTTP;
 	case LISTEN_NAMED:
-		c->via = VIA_NAMED;
-		break;
+		return VIA_NAMED;
 	}
+	return VIA_NONE;
 }
 
-static void
-reset_now(int fd)
+void
+conn_reset(int fd)
 {
 	struct linger now = { 1, 0 };
 
@@ -491,7 +488,7 @@ conn_make(struct listener *l, int fd, const struct endpoint *peer,
 	c->listener = (uint16_t)(l - p->listeners);
 	c->deadline_ms = conn_now_ms() + p->limits.hello_ms;
 	hello_reader_init(&c->open->reader);
-	via_of(c, l->is.kind);
+	c->via = (uint8_t)conn_via(l->is.kind);
 	return c;
 }
 
@@ -511,11 +508,11 @@ conn_new(struct listener *l, int fd, const struct endpoint *peer,
 	c = placed || p->n_refusing < REFUSING_MAX ?
 	    conn_make(l, fd, peer, original) : NULL;
 	if (c == NULL) {
-		count_denied(p->parts.counts, placed ? REASON_LIMIT_MEMORY :
-		    refused);
+		account_turned_away(
+		    l, peer, original, placed ? REASON_LIMIT_MEMORY : refused);
 		if (placed)
 			limit_give(p->limit, &peer->addr);
-		reset_now(fd);
+		conn_reset(fd);
 		return;
 	}
 	c->placed = placed;

@@ -179,6 +179,7 @@ struct proxy {
 	uint64_t next_id;
 	uint8_t *buffer;		/* shared by all relays */
 	struct pipes pipes;
+	struct fold *turned; /* records of who was turned away */
 	bool draining, paused;
 	void (*drained)(void *arg);
 	void *drained_arg;
@@ -210,6 +211,8 @@ void conn_cell(struct conn *c, const char *user, struct span token,
 /* The request at hand is this cell's: a new policy finds it again by that. */
 void conn_keep_cell(struct conn *c);
 struct decide_at conn_at(const struct conn *c);
+enum record_via conn_via(enum listen_kind kind);
+void conn_reset(int fd);
 /* A hello that was let pass: a new policy may forbid what it hides. */
 void conn_keep_hello(struct conn *c, const struct hello *h);
 /* The live names of an address: how many, 0 when there are too many. */
@@ -236,6 +239,11 @@ bool weigh_addr(struct conn *c, const struct endpoint *to,
 int account_decision(struct conn *c, const struct decision *d,
     enum reason why);
 void account_end(struct conn *c);
+/* A client that is reset without an answer and becomes no connection: counted,
+ * and told in a record.  Equal ones are folded, so that a flood of them takes
+ * no room from decisions. */
+void account_turned_away(const struct listener *l, const struct endpoint *peer,
+    const struct endpoint *original, enum reason why);
 
 /* relay, tunnel */
 int tunnel_begin(struct conn *c);	/* after DIAL: -errno or 0 */

@@ -30,31 +30,6 @@ listen_pause(struct proxy *p)
 	event_add(p->resume, &tv);
 }
 
-/* The reserve makes room for one accept, whose client is then reset rather
- * than left waiting. */
-static void
-shed_one(struct listener *l)
-{
-	struct proxy *p = l->proxy;
-	struct linger now = { 1, 0 };
-	int fd;
-
-	if (p->reserve >= 0) {
-		close(p->reserve);
-		p->reserve = -1;
-		fd = accept4(l->is.fd, NULL, NULL,
-		    SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (fd >= 0) {
-			setsockopt(fd, SOL_SOCKET, SO_LINGER, &now,
-			    sizeof(now));
-			close(fd);
-			count_denied(p->parts.counts,
-			    REASON_LIMIT_DESCRIPTORS);
-		}
-	}
-	listen_pause(p);
-}
-
 static bool
 original_redirected(int fd, const struct endpoint *peer,
     struct endpoint *original)
@@ -137,17 +112,48 @@ find_original(const struct listener *l, int fd, const struct endpoint *peer,
 	return is_own(l, fd, original) ? REASON_OWN_LISTENER : REASON_NONE;
 }
 
+/* No place and no answer: a reset rather than a wait. */
+static void
+turn_away(struct listener *l, int fd, const struct sockaddr_storage *ss,
+    enum reason why)
+{
+	struct endpoint peer = { 0 }, original = { 0 };
+
+	if (endpoint_from_sockaddr(&peer, ss))
+		(void)find_original(l, fd, &peer, &original);
+	account_turned_away(l, &peer, &original, why);
+	conn_reset(fd);
+}
+
+/* The reserve makes room for one accept, whose client is turned away. */
+static void
+shed_one(struct listener *l)
+{
+	struct proxy *p = l->proxy;
+	struct sockaddr_storage ss = { 0 };
+	socklen_t len = sizeof(ss);
+	int fd;
+
+	if (p->reserve >= 0) {
+		close(p->reserve);
+		p->reserve = -1;
+		fd = accept4(l->is.fd, (struct sockaddr *)&ss, &len,
+		    SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd >= 0)
+			turn_away(l, fd, &ss, REASON_LIMIT_DESCRIPTORS);
+	}
+	listen_pause(p);
+}
+
 static void
 take(struct listener *l, int fd, const struct sockaddr_storage *ss)
 {
-	struct proxy *p = l->proxy;
 	struct endpoint peer = { 0 }, original = { 0 };
 	enum reason why;
 
-	count_add(p->parts.counts, COUNT_ACCEPTED, 1);
+	count_add(l->proxy->parts.counts, COUNT_ACCEPTED, 1);
 	if (!endpoint_from_sockaddr(&peer, ss)) {
-		count_denied(p->parts.counts, REASON_INTERNAL);
-		close(fd);
+		turn_away(l, fd, ss, REASON_INTERNAL);
 		return;
 	}
 	why = find_original(l, fd, &peer, &original);

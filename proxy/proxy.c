@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "dns/fold.h"
 #include "proxy/conn.h"
 #include "proxy/forward.h"
 
@@ -214,8 +215,10 @@ proxy_new(struct proxy **out, const struct proxy_parts *parts)
 	p->flush = event_new(parts->base, -1, 0, on_flush, p);
 	p->resume = evtimer_new(parts->base, on_resume, p);
 	p->grace = evtimer_new(parts->base, on_grace, p);
-	if (p->buffer == NULL || p->flush == NULL || p->resume == NULL ||
-	    p->grace == NULL || sweep_start(p) < 0 || digest_init() < 0)
+	p->turned = fold_new(parts->base, parts->emit, FOLD_MS);
+	if (p->buffer == NULL || p->turned == NULL || p->flush == NULL ||
+	    p->resume == NULL || p->grace == NULL || sweep_start(p) < 0 ||
+	    digest_init() < 0)
 		goto out;
 	timeouts_init(p);
 	pipes_init(&p->pipes, pipe_bytes_max(parts));
@@ -252,6 +255,7 @@ proxy_free(struct proxy *p)
 			close(p->listeners[i].is.fd);
 	}
 	free(p->listeners);
+	fold_free(p->turned);
 	if (p->limit != NULL) {
 		emit_flush(p->parts.emit);
 		limit_close(p->limit);

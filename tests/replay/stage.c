@@ -279,12 +279,20 @@ stage_up(const char *policy, const struct proxy_limits *limits)
 }
 
 void
-stage_down(void)
+stage_stop(void)
 {
-	st.up = false;
 	order('q');
 	pthread_join(st.thread, NULL);
 	proxy_free(st.proxy);
+	st.proxy = NULL;
+}
+
+void
+stage_down(void)
+{
+	st.up = false;
+	if (st.proxy != NULL)
+		stage_stop();
 	event_free(st.order);
 	event_free(st.beat);
 	ask_free(st.ask);

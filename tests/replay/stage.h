@@ -27,6 +27,8 @@ extern const struct proxy_limits stage_limits;
 /* policy: the text of a policy file; NULL: the usual one. */
 void stage_up(const char *policy, const struct proxy_limits *limits);
 void stage_down(void);
+/* The proxy ends; its last records can still be read. */
+void stage_stop(void);
 void stage_policy(const char *text);	/* reload */
 /* From the next policy on: cell "agent", who shows agent:secret, of this run
  * and with this policy; NULL: none. */
