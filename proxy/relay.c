@@ -99,16 +99,22 @@ fill_pipe(struct conn *c, struct side *from, struct side *to)
 	return true;
 }
 
+static size_t
+read_size(const struct conn *c)
+{
+	size_t size = c->proxy->limits.copy_buffer_bytes;
+
+	return c->open != NULL && size > FIRST_READ_BYTES ?
+	    FIRST_READ_BYTES : size;
+}
+
 /* False: the source has no more now. */
 static bool
 fill_copy(struct conn *c, struct side *from, struct side *to)
 {
 	struct proxy *p = c->proxy;
-	size_t size = p->limits.copy_buffer_bytes;
+	size_t size = read_size(c);
 	ssize_t n, w;
-
-	if (c->open != NULL && size > FIRST_READ_BYTES)
-		size = FIRST_READ_BYTES;
 
 	do
 		n = recv(from->fd, p->buffer, size, 0);
