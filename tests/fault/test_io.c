@@ -293,7 +293,7 @@ an_accept_that_fails_ends_nothing(void **state)
 {
 	static const int whys[] = { EMFILE, ENFILE, ENOBUFS, ENOMEM,
 	    ECONNABORTED, EPROTO, EPERM };
-	bool reset;
+	bool reset, gone;
 	int fd;
 
 	(void)state;
@@ -301,9 +301,10 @@ an_accept_that_fails_ends_nothing(void **state)
 	for (size_t i = 0; i < sizeof(whys) / sizeof(whys[0]); i++) {
 		no_accept = whys[i];
 		fd = stage_connect(WANTED, 3128);
-		(void)!write(fd, "GET x\r\n\r\n", 9);
+		/* what a write is told of, a read is not told again */
+		gone = write(fd, "GET x\r\n\r\n", 9) < 0;
 		stage_read_all(fd, got, sizeof(got), &reset);
-		assert_true(reset || memcmp(got, "HTTP/1.1 400", 12) == 0);
+		assert_true(gone || reset || memcmp(got, "HTTP/1.1 400", 12) == 0);
 		close(fd);
 		usleep(150000);
 	}
