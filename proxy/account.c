@@ -16,16 +16,32 @@ now_us(void)
 	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
+/* What a hello that is yet to come adds to the end record. */
+#define HELLO_TEXT_BYTES (sizeof(((struct hello *)0)->ja4) - 1 + \
+    sizeof(((struct hello *)0)->alpn) - 1)
+
+/* Bytes of the end record that begins as this decision does.  A tunnel and an
+ * opaque flow show their hello after it. */
+static size_t
+end_size(const struct conn *c, const struct record *r)
+{
+	const struct opening *o = c->open;
+	bool more = r->verdict == VERDICT_ALLOW && o != NULL &&
+	    (o->shown == SHOWN_CONNECT || o->shown == SHOWN_NOTHING);
+
+	return record_size(r) + (more ? HELLO_TEXT_BYTES : 0);
+}
+
 /* Keep the head of the end record, no longer than it has to be. */
 static void
 keep_end(struct conn *c, const struct record *r)
 {
-	size_t n = record_size(r);
+	size_t n = end_size(c, r);
 
 	c->end = malloc(n);
 	if (c->end == NULL)
 		return;
-	memcpy(c->end, r, n);
+	memcpy(c->end, r, record_size(r));
 	c->end_bytes = n;
 }
 
@@ -80,13 +96,13 @@ count(const struct conn *c, const struct decision *d, enum reason why)
 		count_add(n, COUNT_REPORTED, 1);
 }
 
-/* A later request or CONNECT on the connection was allowed: from here on the
- * end tells of that, and a new policy judges that. */
+/* A later decision on the connection: from here on the end tells of that, and
+ * a new policy judges that. */
 static int
 account_next(struct conn *c, const struct record *r)
 {
 	struct emit *emit = c->proxy->parts.emit;
-	size_t n = record_size(r);
+	size_t n = end_size(c, r);
 	struct record *end = malloc(n);
 	int e;
 
@@ -97,12 +113,47 @@ account_next(struct conn *c, const struct record *r)
 		free(end);
 		return e;
 	}
-	memcpy(end, r, n);
+	memcpy(end, r, record_size(r));
 	emit_release(emit, c->end_bytes);
 	free(c->end);
 	c->end = end;
 	c->end_bytes = n;
 	return 0;
+}
+
+static int
+account_first(struct conn *c, const struct record *r)
+{
+	int e;
+
+	keep_end(c, r);
+	if (c->end == NULL && r->verdict == VERDICT_ALLOW)
+		return -ENOMEM;
+	e = emit_decision(c->proxy->parts.emit, r, c->end_bytes);
+	if (e == 0)
+		return 0;
+	c->end_bytes = 0;
+	if (r->verdict == VERDICT_ALLOW) {
+		free(c->end);
+		c->end = NULL;
+	}
+	return e;
+}
+
+/* A denial is told, or counted as lost.  Its end keeps the room that it has:
+ * of the texts of an earlier decision those stay that are this one's too. */
+static void
+account_denial(struct conn *c, const struct record *r)
+{
+	struct record *end = c->end;
+
+	emit_note(c->proxy->parts.emit, r);
+	if (end == NULL || end->verdict == VERDICT_DENY)
+		return;
+	memcpy(end, r, offsetof(struct record, text_len));
+	for (unsigned i = 0; i < TEXT_COUNT; i++)
+		if (!span_eq(record_get(end, i), record_get(r, i)))
+			end->text_at_len[i] = 0;
 }
 
 /*
@@ -113,36 +164,32 @@ account_next(struct conn *c, const struct record *r)
 int
 account_decision(struct conn *c, const struct decision *d, enum reason why)
 {
-	struct proxy *p = c->proxy;
-	bool first = c->end == NULL;
 	struct record r;
 	int e;
 
 	fill(c, d, &r);
 	r.reason = (uint16_t)why;
-	if (first)
-		keep_end(c, &r);
-	if (c->end == NULL && d->verdict == VERDICT_ALLOW)
-		return -ENOMEM;
-	if (!first && d->verdict == VERDICT_ALLOW)
-		e = account_next(c, &r);
-	else
-		e = emit_decision(p->parts.emit, &r, first ? c->end_bytes :
-		    0);
-	if (e < 0 && first) {
-		c->end_bytes = 0;
-		if (d->verdict == VERDICT_ALLOW) {
-			free(c->end);
-			c->end = NULL;
-		}
-	}
+	e = c->end == NULL ? account_first(c, &r) : account_next(c, &r);
 	if (e < 0 && d->verdict == VERDICT_ALLOW)
 		return e;
-	if (e < 0)	/* a denial is told, or counted as lost */
-		emit_note(p->parts.emit, &r);
+	if (e < 0)
+		account_denial(c, &r);
 	count(c, d, why);
-	proxy_put(p);
+	proxy_put(c->proxy);
 	return 0;
+}
+
+void
+account_hello(struct conn *c)
+{
+	const struct hello *h = &c->open->hello;
+	struct record *r = c->end;
+
+	/* The room was kept with the decision, for one hello. */
+	if (r == NULL || record_size(r) + HELLO_TEXT_BYTES > c->end_bytes)
+		return;
+	record_set(r, TEXT_JA4, span_str(h->ja4));
+	record_set(r, TEXT_ALPN, span_str(h->alpn));
 }
 
 void

@@ -238,6 +238,8 @@ bool weigh_addr(struct conn *c, const struct endpoint *to,
 /* Records. */
 int account_decision(struct conn *c, const struct decision *d,
     enum reason why);
+/* A hello that came behind the decision, let pass: the end tells of it. */
+void account_hello(struct conn *c);
 void account_end(struct conn *c);
 /* A client that is reset without an answer and becomes no connection: counted,
  * and told in a record.  Equal ones are folded, so that a flood of them takes

@@ -162,6 +162,7 @@ opaque_hello(struct conn *c)
 		return conn_refuse(c, REASON_ECH);
 	if (!name_fits(c, &o->hello.name))
 		return other_name(c, &o->hello.name, REASON_OTHER_NAME);
+	account_hello(c);
 	/* A rule for the protocol asks for no name. */
 	c->ech = c->ech || o->hello.ech;
 	return begin_hello(c) < 0 ? conn_refuse(c, REASON_LIMIT_MEMORY) :

@@ -190,6 +190,7 @@ weigh_inside(struct conn *c)
 
 	if (why != REASON_NONE)
 		return conn_refuse(c, why);
+	account_hello(c);
 	if (tunnel_begin(c) < 0)
 		return conn_refuse(c, REASON_LIMIT_MEMORY);
 	conn_enter(c, CONN_RELAY);

@@ -535,3 +535,32 @@ stage_hello(const char *name, uint8_t *out, size_t size)
 	assert_int_equal((size_t)(p - out), body + 9);
 	return (size_t)(p - out);
 }
+
+static void
+add16(uint8_t *at, size_t more)
+{
+	size_t v = ((size_t)at[0] << 8 | at[1]) + more;
+
+	put16(&at, v);
+}
+
+size_t
+stage_extend(uint8_t *h, size_t len, unsigned type, size_t n)
+{
+	uint8_t *at = h + STAGE_EXTENSION - 4;
+
+	memmove(at + 4 + n, at, len - (STAGE_EXTENSION - 4));
+	memset(at, 0, 4 + n);
+	add16(at, type);
+	add16(at + 2, n);
+	add16(h + 3, 4 + n);
+	add16(h + 7, 4 + n);
+	add16(at - 2, 4 + n);
+	return len + 4 + n;
+}
+
+const uint8_t stage_retry[] = { 22, 3, 3, 0, 40, 2, 0, 0, 36, 3, 3,
+	0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c,
+	0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb,
+	0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+	0, 0 };

@@ -52,5 +52,11 @@ bool stage_no_record(enum record_kind kind);
 
 /* A ClientHello with this name (NULL: none): its length. */
 size_t stage_hello(const char *name, uint8_t *out, size_t size);
+/* Put an extension of n bytes in front of the others; its data begins at
+ * STAGE_EXTENSION.  The new length. */
+#define STAGE_EXTENSION 56
+size_t stage_extend(uint8_t *hello, size_t len, unsigned type, size_t n);
+/* A server's HelloRetryRequest. */
+extern const uint8_t stage_retry[45];
 
 #endif

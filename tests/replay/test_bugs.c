@@ -14,12 +14,6 @@
 #define LAB "version: 1\nnetwork:\n  resolvers: [198.18.0.53]\n" \
 	"  lab: [203.0.113.0/24]\n"
 
-static const uint8_t retry[] = { 22, 3, 3, 0, 40, 2, 0, 0, 36, 3, 3,
-	0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c,
-	0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb,
-	0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
-	0, 0 };
-
 static int origin;
 static uint8_t hello[4096];
 static char got[16384];
@@ -59,32 +53,6 @@ nobody_at(int lfd)
 	return poll(&p, 1, 0) == 0;
 }
 
-static void
-add16(uint8_t *at, size_t more)
-{
-	size_t v = ((size_t)at[0] << 8 | at[1]) + more;
-
-	at[0] = (uint8_t)(v >> 8);
-	at[1] = (uint8_t)v;
-}
-
-/* Put an extension of n bytes in front of the others: the name moves back. */
-static size_t
-with_extension(uint8_t *h, size_t len, unsigned type, size_t n)
-{
-	const size_t at = 52;	/* behind the length of all extensions */
-
-	memmove(h + at + 4 + n, h + at, len - at);
-	memset(h + at, 0, 4 + n);
-	h[at] = (uint8_t)(type >> 8);
-	h[at + 1] = (uint8_t)type;
-	add16(h + at + 2, n);
-	add16(h + 3, 4 + n);
-	add16(h + 7, 4 + n);
-	add16(h + at - 2, 4 + n);
-	return len + 4 + n;
-}
-
 /* The next refusal, and no more than one. */
 static const struct record *
 refusal(void)
@@ -119,7 +87,7 @@ in_two(const char *name, useconds_t gap, bool allowed)
 	bool reset;
 	size_t n;
 
-	n = with_extension(hello, stage_hello(name, hello, sizeof(hello)),
+	n = stage_extend(hello, stage_hello(name, hello, sizeof(hello)),
 	    21, 1700);
 	assert_true(n > 1750 && n < 1900);
 	for (int i = 0; i < AT_ONCE; i++) {
@@ -167,7 +135,7 @@ B001_a_large_hello_inside_a_tunnel_is_judged_whole(void **state)
 
 	(void)state;
 	for (int allowed = 0; allowed < 2; allowed++) {
-		n = with_extension(hello, stage_hello(allowed ?
+		n = stage_extend(hello, stage_hello(allowed ?
 		    "allowed.test" : "second.test", hello, sizeof(hello)),
 		    21, 1700);
 		fd = stage_connect(WANTED, 3128);
@@ -200,7 +168,7 @@ B004_B17_a_denied_name_is_denied_in_any_records(void **state)
 
 	(void)state;
 	n = stage_hello("denied.test", hello, sizeof(hello));
-	n = with_extension(hello, n, 21, 512 - (n - 5) - 4);
+	n = stage_extend(hello, n, 21, 512 - (n - 5) - 4);
 	assert_int_equal(n, 5 + 512);
 	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
 		for (at = 5, m = 0; at < n; ) {
@@ -308,7 +276,7 @@ W22_B21_a_hidden_name_is_noticed_when_the_policy_says_so(void **state)
 	for (int allow = 0; allow < 2; allow++) {
 		stage_policy(policy[allow]);
 		n = stage_hello("allowed.test", hello, sizeof(hello));
-		n = with_extension(hello, n, 0xfe0d, 200);
+		n = stage_extend(hello, n, 0xfe0d, 200);
 		fd = stage_connect(WANTED, 443);
 		stage_send(fd, hello, n);
 		if (allow) {	/* the outer name decides, as documented */
@@ -324,7 +292,7 @@ W22_B21_a_hidden_name_is_noticed_when_the_policy_says_so(void **state)
 			refused(fd, REASON_ECH);
 		}
 		n = stage_hello("denied.test", hello, sizeof(hello));
-		n = with_extension(hello, n, 0xfe0d, 200);
+		n = stage_extend(hello, n, 0xfe0d, 200);
 		fd = stage_connect(WANTED, 443);
 		stage_send(fd, hello, n);
 		refused(fd, allow ? REASON_NO_RULE : REASON_ECH);
@@ -418,8 +386,8 @@ N01_the_second_hello_is_judged_in_any_form(void **state)
 		server = stage_accept(origin);
 		assert_true(server >= 0);
 		stage_expect(server, hello, n);
-		stage_send(server, retry, sizeof(retry));
-		stage_expect(fd, retry, sizeof(retry));
+		stage_send(server, stage_retry, sizeof(stage_retry));
+		stage_expect(fd, stage_retry, sizeof(stage_retry));
 		m = stage_hello(form == 2 ? NULL : form == 3 ?
 		    "allowed.test" : "denied.test", second, sizeof(second));
 		if (form == 1) {	/* cut inside the name */
@@ -434,7 +402,7 @@ N01_the_second_hello_is_judged_in_any_form(void **state)
 			m += 5;
 		}
 		if (form == 3)
-			m = with_extension(second, m, 0xfe0d, 100);
+			m = stage_extend(second, m, 0xfe0d, 100);
 		if (form == 4)		/* another message in its place */
 			second[5] = 2;
 		stage_send(fd, second, m / 2);

@@ -194,6 +194,199 @@ a_denial_is_told_without_memory_for_its_end(void **state)
 	stage_down();
 }
 
+/* ---- what comes after the decision ---- */
+
+static void
+say(int fd, const char *text)
+{
+	stage_send(fd, text, strlen(text));
+}
+
+static int
+tunnel(int lfd, const char *head, int *server)
+{
+	int fd = stage_connect(WANTED, 3128);
+
+	say(fd, head);
+	stage_read_head(fd, got, sizeof(got));
+	assert_memory_equal(got, "HTTP/1.1 200", 12);
+	*server = stage_accept(lfd);
+	assert_true(*server >= 0);
+	return fd;
+}
+
+#define TUNNEL "CONNECT allowed.test:443 HTTP/1.1\r\n" \
+	"Host: allowed.test:443\r\n\r\n"
+#define OPAQUE "CONNECT git.test:22 HTTP/1.1\r\nHost: git.test:22\r\n\r\n"
+
+/* A hello that offers h2. */
+static size_t
+with_alpn(const char *name)
+{
+	static const uint8_t h2[] = { 0, 3, 2, 'h', '2' };
+	size_t n = stage_hello(name, hello, sizeof(hello));
+
+	n = stage_extend(hello, n, 16, sizeof(h2));
+	memcpy(hello + STAGE_EXTENSION, h2, sizeof(h2));
+	return n;
+}
+
+/* Where it is shown at once the decision has it: the end of the others must
+ * tell the same. */
+static void
+the_end_of_a_tunnel_tells_of_the_hello_inside(void **state)
+{
+	char ja4[64] = "", text[64];
+	int tls, ssh, fd, server;
+	const struct record *r;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	stage_pin("git.test", ORIGIN);
+	stage_pin("git.test", WANTED);
+	tls = stage_listen(ORIGIN, 443);
+	ssh = stage_listen(ORIGIN, 22);
+	for (int i = 0; i < 3; i++) {
+		size_t n = with_alpn(i < 2 ? "allowed.test" : "git.test");
+
+		if (i == 0) {
+			fd = stage_connect(WANTED, 443);
+			stage_send(fd, hello, n);
+			server = stage_accept(tls);
+			assert_true(server >= 0);
+		} else {
+			fd = tunnel(i == 1 ? tls : ssh, i == 1 ? TUNNEL :
+			    OPAQUE, &server);
+			stage_send(fd, hello, n);
+		}
+		stage_expect(server, hello, n);
+		close(fd);
+		close(server);
+		r = stage_record(RECORD_DECISION);
+		assert_int_equal(record_get(r, TEXT_JA4).len, i ? 0 : 36);
+		r = stage_record(RECORD_END);
+		assert_int_equal(r->verdict, VERDICT_ALLOW);
+		is_text(r, TEXT_ALPN, "h2");
+		is_text(r, TEXT_NAME, i < 2 ? "allowed.test" : "git.test");
+		span_print(record_get(r, TEXT_JA4), text, sizeof(text));
+		assert_int_equal(strlen(text), 36);
+		if (i == 0)
+			memcpy(ja4, text, sizeof(ja4));
+		assert_string_equal(text, ja4);
+	}
+	close(tls);
+	close(ssh);
+	stage_down();
+}
+
+/* The hello of another name after `head`, or after a retry. */
+static void
+the_end_tells_of_a_later_denial(void **state)
+{
+	static const struct {
+		const char *head, *name, *other;
+		enum reason why;
+	} t[] = {
+		{ TUNNEL, "allowed.test", "second.test",
+		    REASON_SNI_MISMATCH },
+		{ OPAQUE, "git.test", "allowed.test", REASON_OTHER_NAME },
+		{ NULL, "allowed.test", "second.test", REASON_SECOND_HELLO },
+	};
+	int tls, ssh, fd, server;
+	const struct record *r;
+	bool reset;
+	size_t n;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	stage_pin("git.test", ORIGIN);
+	tls = stage_listen(ORIGIN, 443);
+	ssh = stage_listen(ORIGIN, 22);
+	for (int i = 0; i < 3; i++) {
+		if (t[i].head != NULL) {
+			fd = tunnel(i == 1 ? ssh : tls, t[i].head, &server);
+		} else {
+			fd = stage_connect(WANTED, 443);
+			n = stage_hello(t[i].name, hello, sizeof(hello));
+			stage_send(fd, hello, n);
+			server = stage_accept(tls);
+			stage_expect(server, hello, n);
+			stage_send(server, stage_retry, sizeof(stage_retry));
+			stage_expect(fd, stage_retry, sizeof(stage_retry));
+		}
+		n = with_alpn(t[i].other);
+		stage_send(fd, hello, n);
+		stage_read_all(fd, got, sizeof(got), &reset);
+		close(fd);
+		close(server);
+		r = stage_record(RECORD_END);
+		assert_int_equal(r->verdict, VERDICT_DENY);
+		assert_int_equal(r->would, VERDICT_DENY);
+		assert_int_equal(r->reason, t[i].why);
+		assert_int_equal(r->how, HOW_REFUSED);
+		is_text(r, TEXT_NAME, t[i].name);
+		is_text(r, TEXT_OTHER_NAME, t[i].other);
+		is_at(&r->dialled, ORIGIN, i == 1 ? 22 : 443);
+	}
+	close(tls);
+	close(ssh);
+	stage_down();
+}
+
+/* On a kept connection the first request is answered. */
+static int
+kept(int lfd, int *server)
+{
+	int fd = stage_connect(WANTED, 80);
+
+	say(fd, "GET /1 HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	*server = stage_accept(lfd);
+	assert_true(*server >= 0);
+	stage_read_head(*server, got, sizeof(got));
+	say(*server, "HTTP/1.1 204 No Content\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	return fd;
+}
+
+static void
+the_end_tells_of_a_later_request_that_was_refused(void **state)
+{
+	int web, fd, server;
+	const struct record *r;
+	bool reset;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	web = stage_listen(ORIGIN, 80);
+	for (int away = 0; away < 2; away++) {
+		fd = kept(web, &server);
+		if (away) {	/* no room for another end */
+			stage_beat(false);
+			usleep(700000);
+		}
+		say(fd, "GET /2 HTTP/1.1\r\nHost: denied.test\r\n\r\n");
+		stage_read_all(fd, got, sizeof(got), &reset);
+		assert_memory_equal(got, "HTTP/1.1 403", 12);
+		close(fd);
+		close(server);
+		do
+			r = stage_record(RECORD_DECISION);
+		while (r->verdict == VERDICT_ALLOW);
+		is_text(r, TEXT_RULE_REASON, "not here");
+		r = stage_record(RECORD_END);
+		assert_int_equal(r->verdict, VERDICT_DENY);
+		assert_int_equal(r->reason, REASON_RULE_DENY);
+		assert_int_equal(r->request, 2);
+		assert_int_not_equal(r->bytes_up, 0);
+		is_text(r, TEXT_CELL, "cell");
+		is_text(r, TEXT_NAME, away ? "" : "denied.test");
+		is_text(r, TEXT_PATH, away ? "" : "/2");
+		is_text(r, TEXT_RULE_REASON, away ? "" : "not here");
+	}
+	close(web);
+	stage_down();
+}
+
 int
 main(void)
 {
@@ -205,6 +398,10 @@ main(void)
 		cmocka_unit_test(
 		    B028_W34_without_a_descriptor_there_is_a_record),
 		cmocka_unit_test(a_denial_is_told_without_memory_for_its_end),
+		cmocka_unit_test(the_end_of_a_tunnel_tells_of_the_hello_inside),
+		cmocka_unit_test(the_end_tells_of_a_later_denial),
+		cmocka_unit_test(
+		    the_end_tells_of_a_later_request_that_was_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
