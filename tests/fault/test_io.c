@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 static _Thread_local bool ours;	/* a thread of the test */
 static atomic_uint calls, interrupt_each, cut_to;
 static atomic_int no_socket, no_accept;	/* the errno; 0: none */
+static atomic_uint accepts_to_fail;
 
 ssize_t __real_recv(int fd, void *data, size_t n, int flags);
 ssize_t __real_send(int fd, const void *data, size_t n, int flags);
@@ -96,13 +98,25 @@ __wrap_splice(int in, off64_t *in_at, int to, off64_t *to_at, size_t n,
 	    cut(n), flags);
 }
 
+/* Only where somebody waits: an accept that finds nobody must not use up the
+ * failure that is meant for the next client. */
+static bool
+accept_fails(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	if (accepts_to_fail == 0 || poll(&p, 1, 0) != 1 ||
+	    !refused(&no_accept))
+		return false;
+	accepts_to_fail--;
+	return true;
+}
+
 int
 __wrap_accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags)
 {
-	if (refused(&no_accept)) {
-		no_accept = 0;
+	if (accept_fails(fd))
 		return -1;
-	}
 	return interrupted() ? -1 : __real_accept4(fd, sa, len, flags);
 }
 
@@ -116,7 +130,7 @@ __wrap_socket(int family, int type, int protocol)
 static void
 calm(void)
 {
-	interrupt_each = cut_to = 0;
+	interrupt_each = cut_to = accepts_to_fail = 0;
 	no_socket = no_accept = 0;
 }
 
@@ -286,31 +300,119 @@ without_a_socket_for_the_way_up_it_is_refused(void **state)
 	stage_down();
 }
 
-/* Either taken later or reset now; never left waiting, and the next one is
- * served. */
-static void
-an_accept_that_fails_ends_nothing(void **state)
+static int
+connect_with_accept_failing(int why, unsigned times)
 {
-	static const int whys[] = { EMFILE, ENFILE, ENOBUFS, ENOMEM,
-	    ECONNABORTED, EPROTO, EPERM };
-	bool reset, gone;
+	no_accept = why;
+	accepts_to_fail = times;
+	return stage_connect(WANTED, 3128);
+}
+
+static void
+expect_answer(int fd, const char *status, int why)
+{
+	bool reset;
+
+	got[0] = '\0';
+	stage_read_all(fd, got, sizeof(got), &reset);
+	if (accepts_to_fail != 0)
+		fail_msg("%s: accept was not called again", strerror(why));
+	if (reset || memcmp(got, status, strlen(status)) != 0)
+		fail_msg("%s: %s instead of %s", strerror(why),
+		    reset ? "a reset" : got, status);
+	close(fd);
+}
+
+/* Nothing is written: a reset that is met by a write is told to the write,
+ * and the read after it sees a plain end. */
+static void
+expect_reset(int fd, int why)
+{
+	ssize_t n = recv(fd, got, sizeof(got), 0);
+
+	if (n != -1 || errno != ECONNRESET)
+		fail_msg("%s: not reset (%zd, %s)", strerror(why), n,
+		    n < 0 ? strerror(errno) : "");
+	assert_int_equal(accepts_to_fail, 0);
+	close(fd);
+}
+
+/* The listener lives, and judges. */
+static void
+next_client_is_judged(int why)
+{
+	static const char ask[] = "CONNECT denied.test:443 HTTP/1.1\r\n"
+	    "Host: denied.test:443\r\n\r\n";
+	int fd = stage_connect(WANTED, 3128);
+
+	stage_send(fd, ask, sizeof(ask) - 1);
+	expect_answer(fd, "HTTP/1.1 403", why);
+	while (stage_record(RECORD_DECISION)->reason != REASON_RULE_DENY)
+		continue;
+}
+
+/* It stays in the backlog and is taken by the next call. */
+static void
+an_accept_that_fails_leaves_the_client_to_the_next(void **state)
+{
+	static const int whys[] = { ENOBUFS, ENOMEM, ECONNABORTED, EPROTO,
+	    EPERM, EINTR, EAGAIN, ENETDOWN, ENOPROTOOPT, EHOSTDOWN, ENONET,
+	    EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH };
+	static const char ask[] = "GET x\r\n\r\n";
+
+	(void)state;
+	stage_up(NULL, NULL);
+	for (size_t i = 0; i < sizeof(whys) / sizeof(whys[0]); i++)
+		for (unsigned times = 1; times <= 2; times++) {
+			int fd = connect_with_accept_failing(whys[i], times);
+
+			stage_send(fd, ask, sizeof(ask) - 1);
+			expect_answer(fd, "HTTP/1.1 400", whys[i]);
+			next_client_is_judged(whys[i]);
+		}
+	calm();
+	carry();
+	stage_down();
+}
+
+/* More failures than one event takes accepts: the event comes again. */
+static void
+an_accept_that_fails_for_long_is_tried_for_long(void **state)
+{
+	static const char ask[] = "GET x\r\n\r\n";
 	int fd;
 
 	(void)state;
 	stage_up(NULL, NULL);
-	for (size_t i = 0; i < sizeof(whys) / sizeof(whys[0]); i++) {
-		no_accept = whys[i];
-		fd = stage_connect(WANTED, 3128);
-		/* what a write is told of, a read is not told again */
-		gone = write(fd, "GET x\r\n\r\n", 9) < 0;
-		stage_read_all(fd, got, sizeof(got), &reset);
-		assert_true(gone || reset || memcmp(got, "HTTP/1.1 400", 12) == 0);
-		close(fd);
-		usleep(150000);
+	fd = connect_with_accept_failing(ECONNABORTED, 100);
+	stage_send(fd, ask, sizeof(ask) - 1);
+	expect_answer(fd, "HTTP/1.1 400", ECONNABORTED);
+	next_client_is_judged(ECONNABORTED);
+	calm();
+	stage_down();
+}
+
+/* The reserve takes one in and resets it, rather than leave it waiting; where
+ * that fails too, it waits for the pause to end. */
+static void
+without_a_descriptor_a_client_is_reset_and_the_next_is_served(void **state)
+{
+	static const int whys[] = { EMFILE, ENFILE };
+	static const char ask[] = "GET x\r\n\r\n";
+
+	(void)state;
+	stage_up(NULL, NULL);
+	for (size_t i = 0; i < 2; i++) {
+		int fd = connect_with_accept_failing(whys[i], 1);
+
+		expect_reset(fd, whys[i]);
+		next_client_is_judged(whys[i]);
+		fd = connect_with_accept_failing(whys[i], 2);
+		stage_send(fd, ask, sizeof(ask) - 1);
+		expect_answer(fd, "HTTP/1.1 400", whys[i]);
+		next_client_is_judged(whys[i]);
 	}
 	calm();
-	while (!stage_no_record(RECORD_DECISION))
-		continue;
 	carry();
 	stage_down();
 }
@@ -324,7 +426,12 @@ main(void)
 		cmocka_unit_test(a_refusal_is_the_same_in_pieces),
 		cmocka_unit_test(
 		    without_a_socket_for_the_way_up_it_is_refused),
-		cmocka_unit_test(an_accept_that_fails_ends_nothing),
+		cmocka_unit_test(
+		    an_accept_that_fails_leaves_the_client_to_the_next),
+		cmocka_unit_test(
+		    an_accept_that_fails_for_long_is_tried_for_long),
+		cmocka_unit_test(
+		    without_a_descriptor_a_client_is_reset_and_the_next_is_served),
 	};
 
 	ours = true;
