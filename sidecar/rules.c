@@ -291,9 +291,15 @@ shared_filter(const struct rules_spec *r, const char *exempt, struct text *t)
 		rule(t, "flt/admin", "meta skuid != 0 fib daddr type local "
 		    "tcp dport %" PRIu16 " ct direction original reject with "
 		    "tcp reset", r->admin_port);
-	if (r->ipv6_drop)
+	/* a reset for TCP: an ICMP error is not heard before the SYN is sent
+	 * a second time, for the socket is busy sending the first */
+	if (r->ipv6_drop) {
+		rule(t, "flt/ipv6-tcp", "meta nfproto ipv6 fib daddr type "
+		    "!= local " OWNED " meta l4proto tcp reject with tcp "
+		    "reset");
 		rule(t, "flt/ipv6", "meta nfproto ipv6 fib daddr type "
 		    "!= local " OWNED " reject with icmpv6 admin-prohibited");
+	}
 	rule(t, "flt/local", "fib daddr type local accept");
 	rule(t, "flt/tcp", OWNED " meta l4proto tcp reject with tcp reset");
 	rule(t, "flt/rest", OWNED " reject with icmpx port-unreachable");
@@ -366,9 +372,12 @@ gateway_pre(const struct rules_spec *r, const char *others, struct text *t)
 	chain(t, "pre", "filter", "prerouting", -150, "drop");
 	rule(t, "pre/others", "%s accept", others);
 	rule(t, "pre/ndp", NDP);
-	if (r->ipv6_drop)
+	if (r->ipv6_drop) {
+		rule(t, "pre/ipv6-tcp", "meta nfproto ipv6 meta l4proto tcp "
+		    "counter reject with tcp reset");
 		rule(t, "pre/ipv6", "meta nfproto ipv6 counter reject with "
 		    "icmpv6 admin-prohibited");
+	}
 	gateway_tproxy(t, "pre/dns-udp", "udp dport 53", r->dns_port,
 	    !r->ipv6_drop);
 	gateway_tproxy(t, "pre/dns-tcp", "tcp dport 53", r->dns_port,

@@ -150,6 +150,29 @@ ipv6_is_captured_only_when_asked(void **state)
 }
 
 static void
+dropped_ipv6_is_told_at_once(void **state)
+{
+	struct rules_spec specs[] = { shared(), gateway("ag0") };
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		const char *all = text_of(&specs[i]);
+		const char *tcp = strstr(all, "meta l4proto tcp reject with "
+		    "tcp reset comment");
+		const char *rest = strstr(all, "icmpv6 admin-prohibited");
+
+		if (tcp == NULL)
+			tcp = strstr(all, "meta l4proto tcp counter reject "
+			    "with tcp reset comment");
+		assert_non_null(tcp);
+		assert_non_null(rest);
+		assert_true(tcp < rest);
+		specs[i].ipv6_drop = false;
+		assert_null(strstr(text_of(&specs[i]), "ipv6-tcp"));
+	}
+}
+
+static void
 settings_give_ports_uids_and_interfaces(void **state)
 {
 	struct settings s;
@@ -217,6 +240,7 @@ main(void)
 		cmocka_unit_test(every_rule_says_who_made_it_and_its_name),
 		cmocka_unit_test(the_last_word_is_drop),
 		cmocka_unit_test(ipv6_is_captured_only_when_asked),
+		cmocka_unit_test(dropped_ipv6_is_told_at_once),
 		cmocka_unit_test(settings_give_ports_uids_and_interfaces),
 		cmocka_unit_test(
 		    more_than_fits_is_an_error_not_a_shorter_rule_set),
