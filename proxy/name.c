@@ -103,6 +103,15 @@ name_max(const struct conn *c)
 	return head > HELLO_STREAM_MAX_BYTES ? head : HELLO_STREAM_MAX_BYTES;
 }
 
+/* Nobody showed a name, and none would have helped: no rule opens the port.
+ * What a rule or the address itself forbids is told as that. */
+static enum reason
+closed_reason(const struct decision *d)
+{
+	return d->reason == REASON_NAMELESS ||
+	    d->reason == REASON_NOT_PINNED ? REASON_NO_RULE : d->reason;
+}
+
 /* The server would have spoken first: tell whose it is.  Where a denial only
  * reports it passes as it is. */
 static enum step
@@ -120,7 +129,7 @@ name_closed(struct conn *c)
 		return conn_refuse(c, REASON_POLICY_UNAVAILABLE);
 	o->decision = decide_nameless(&at, &c->original, ptr, n);
 	if (o->decision.verdict != VERDICT_ALLOW)
-		return conn_refuse(c, REASON_NO_RULE);
+		return conn_refuse(c, closed_reason(&o->decision));
 	o->decided = true;
 	o->shown = SHOWN_NOTHING;
 	conn_enter(c, CONN_DECIDE);
