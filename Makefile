@@ -140,6 +140,9 @@ $(eval $(call replay_rules,../fault/test_io))
 $(B)/tests/replay/../fault/test_io: LDFLAGS += \
 	-Wl,--wrap=recv,--wrap=send,--wrap=splice,--wrap=accept4,--wrap=socket
 
+$(B)/tests/proxy/test_listen: LDFLAGS += -Wl,--wrap=getsockopt \
+	-Wl,--wrap=getsockname,--wrap=conn_new,--wrap=account_turned_away
+
 $(B)/tests/sidecar/test_recorder: LDFLAGS += -Wl,--wrap=write
 
 .PHONY: unit manuals check enforcement asan fuzz lint layers corpus demo install \
