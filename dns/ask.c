@@ -144,21 +144,31 @@ fail_later(struct ask_call *c, enum reason why)
 	event_add(c->ask->timer, &now);
 }
 
-static bool
+/* REASON_NONE, or why it was not put. */
+static enum reason
 put(struct ask *a, const struct ask_question *q)
 {
-	return a->fd >= 0 && send(a->fd, q, sizeof(*q),
-	    MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(*q);
+	if (a->fd < 0)
+		return REASON_RESOLVER_UNAVAILABLE;
+	/* a SEQPACKET sends a message whole or not at all */
+	if (send(a->fd, q, sizeof(*q), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+		return REASON_NONE;
+	if (errno == EAGAIN || errno == EWOULDBLOCK)
+		return REASON_LIMIT_TOTAL;
+	return errno == ENOMEM || errno == ENOBUFS ? REASON_LIMIT_MEMORY :
+	    REASON_RESOLVER_UNAVAILABLE;
 }
 
 struct ask_call *
 ask_start(struct ask *a, uint32_t cell, const struct host *name,
-    ask_done *done, void *arg)
+    ask_done *done, void *arg, enum reason *why)
 {
 	struct ask_call *c;
 
+	*why = a->fd < 0 ? REASON_RESOLVER_UNAVAILABLE : REASON_LIMIT_TOTAL;
 	if (a->pending >= ASK_PENDING_MAX || a->fd < 0)
 		return NULL;
+	*why = REASON_LIMIT_MEMORY;
 	c = calloc(1, sizeof(*c));
 	if (c == NULL)
 		return NULL;
@@ -169,7 +179,8 @@ ask_start(struct ask *a, uint32_t cell, const struct host *name,
 	c->question.cell = cell;
 	c->question.name = *name;
 	c->deadline_ms = now_ms() + ASK_TIMEOUT_MS;
-	if (!put(a, &c->question)) {
+	*why = put(a, &c->question);
+	if (*why != REASON_NONE) {
 		free(c);
 		return NULL;
 	}
@@ -194,9 +205,12 @@ ask_reconnect(struct ask *a, int fd)
 	detach(a);
 	if (attach(a, fd) < 0)
 		detach(a);
-	for (struct ask_call *c = a->first; c != NULL; c = c->next)
-		if (!put(a, &c->question))
-			fail_later(c, REASON_RESOLVER_UNAVAILABLE);
+	for (struct ask_call *c = a->first; c != NULL; c = c->next) {
+		enum reason why = put(a, &c->question);
+
+		if (why != REASON_NONE)
+			fail_later(c, why);
+	}
 }
 
 static struct ask_call *

@@ -45,12 +45,13 @@ void ask_free(struct ask *a);
 
 /*
  * Put a question; done is called once, never before this returns, with
- * the answer or with REASON_DNS_TIMEOUT / REASON_RESOLVER_UNAVAILABLE.
- * NULL when the table is full or the resolver is away: treat as
- * REASON_RESOLVER_UNAVAILABLE.
+ * the answer, with REASON_DNS_TIMEOUT, or with what failed when it was put
+ * again.
+ * NULL: *why is LIMIT_TOTAL (the table or the socket is full), LIMIT_MEMORY,
+ * or RESOLVER_UNAVAILABLE when the resolver is away.
  */
 MUST_USE struct ask_call *ask_start(struct ask *a, uint32_t cell,
-    const struct host *name, ask_done *done, void *arg);
+    const struct host *name, ask_done *done, void *arg, enum reason *why);
 /* done will not be called. */
 void ask_cancel(struct ask_call *c);
 

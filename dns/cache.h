@@ -13,7 +13,8 @@
 /* What is known of a name's addresses. */
 struct cache_answer {
 	enum reason reason;	/* NONE, DNS_NXDOMAIN, DNS_NODATA,
-				 * DNS_SERVFAIL, DNS_TIMEOUT */
+				 * DNS_SERVFAIL, DNS_TIMEOUT; what was not
+				 * kept: LIMIT_MEMORY too */
 	uint32_t ttl_s;		/* left */
 	uint32_t n_addrs;
 	struct addr addrs[PIN_ADDRS_MAX];	/* A first, then AAAA */

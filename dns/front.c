@@ -175,11 +175,12 @@ record_question(const struct waiting *w, enum reason why, uint32_t rule)
 static void
 record_refused(const struct waiting *w, const struct decision *d)
 {
+	/* what an engine is told it counts and records itself, with its
+	 * client */
+	if (w->via == VIA_NONE)
+		return;
 	count_denied(w->front->parts.counts, d->reason);
-	/* what an engine is told it records itself, with its client */
-	if (w->via != VIA_NONE)
-		fold_note(w->front->fold, record_question(w, d->reason,
-		    d->rule));
+	fold_note(w->front->fold, record_question(w, d->reason, d->rule));
 }
 
 /* A question of a workload that goes on to its answer; `why` says what it is
@@ -266,6 +267,15 @@ answer_addresses(struct waiting *w, const struct cache_answer *got)
 	send_answer(w, &a);
 }
 
+/* Our own no, as against what upstream says. */
+static bool
+is_refusal(enum reason why)
+{
+	return why == REASON_DNS_SPECIAL_USE || why == REASON_LIMIT_TOTAL ||
+	    why == REASON_LIMIT_CLIENT || why == REASON_LIMIT_MEMORY ||
+	    why == REASON_LEDGER_UNAVAILABLE;
+}
+
 static void
 answer_failure(struct waiting *w, enum reason why, uint32_t ttl_s)
 {
@@ -275,20 +285,13 @@ answer_failure(struct waiting *w, enum reason why, uint32_t ttl_s)
 		a.rcode = RCODE_NXDOMAIN;
 	else if (why == REASON_DNS_NODATA || why == REASON_DNS_SPECIAL_USE)
 		a.rcode = RCODE_NOERROR;
-	if (why == REASON_DNS_SPECIAL_USE || why == REASON_LIMIT_CLIENT) {
-		a.ede = why == REASON_LIMIT_CLIENT ? EDE_OTHER : EDE_BLOCKED;
+	if (is_refusal(why)) {
+		a.ede = why == REASON_DNS_SPECIAL_USE ? EDE_BLOCKED :
+		    EDE_OTHER;
 		a.ede_text = reason_word(why);
 	}
 	a.negative_soa = a.rcode != RCODE_SERVFAIL;
 	send_answer(w, &a);
-}
-
-/* Our own no, as against what upstream says. */
-static bool
-is_refusal(enum reason why)
-{
-	return why == REASON_DNS_SPECIAL_USE || why == REASON_LIMIT_CLIENT ||
-	    why == REASON_LEDGER_UNAVAILABLE;
 }
 
 /* What a question with this answer is told: judged, recorded and pinned. */
@@ -304,13 +307,14 @@ conclude(struct waiting *w, struct cache_answer *a)
 	    !has_type(a, w->question.type) ? REASON_DNS_NODATA : why;
 	if (!is_refusal(why) && !record_allowed(w, told))
 		why = REASON_LEDGER_UNAVAILABLE;
+	/* what no connection would find is not told */
+	if (why == REASON_NONE && !pin_add(w->front->parts.pins,
+	    &w->question.name, a->addrs, a->n_addrs,
+	    now + (int64_t)a->ttl_s * 1000 + PIN_GRACE_MS, now))
+		why = REASON_LIMIT_TOTAL;
 	if (is_refusal(why))
 		record_refused(w, &(struct decision){
 		    .reason = why, .rule = w->flow.rule });
-	else if (why == REASON_NONE && !pin_add(w->front->parts.pins,
-	    &w->question.name, a->addrs, a->n_addrs,
-	    now + (int64_t)a->ttl_s * 1000 + PIN_GRACE_MS, now))
-		why = REASON_DNS_SERVFAIL;
 	return why;
 }
 
@@ -446,36 +450,29 @@ answer_type(struct waiting *w)
 	return true;
 }
 
-/* The waiting question goes on its own: copy it to the heap and ask. */
-static void
-ask_upstream(const struct waiting *on_stack)
+/* A place for the question, with a copy of it; NULL and why when there is
+ * none. */
+static struct waiting *
+waiting_new(const struct waiting *from, enum reason *why)
 {
-	struct front *f = on_stack->front;
-	static const struct cache_answer full = {
-	    .reason = REASON_DNS_SERVFAIL, .ttl_s = 1 };
-	static const struct cache_answer share_held = {
-	    .reason = REASON_LIMIT_CLIENT, .ttl_s = 1 };
-	struct waiting *w = NULL;
-	bool shared = on_stack->via != VIA_NONE;
-
+	struct front *f = from->front;
 	/* An engine asks for many clients, whose connections are bounded. */
-	if (shared && !share_take(f->share, &on_stack->client.addr)) {
-		struct waiting no = *on_stack;
+	bool shared = from->via != VIA_NONE;
+	bool full = f->n_waiting >= f->settings.pending_max;
+	struct waiting *w;
 
-		settle(&no, &share_held);
-		return;
-	}
-	if (f->n_waiting < f->settings.pending_max)
-		w = malloc(sizeof(*w));
+	*why = shared ? share_take(f->share, &from->client.addr) :
+	    REASON_NONE;
+	if (*why != REASON_NONE)
+		return NULL;
+	w = full ? NULL : malloc(sizeof(*w));
 	if (w == NULL) {
-		struct waiting no = *on_stack;
-
+		*why = full ? REASON_LIMIT_TOTAL : REASON_LIMIT_MEMORY;
 		if (shared)
-			share_give(f->share, &on_stack->client.addr);
-		settle(&no, &full);
-		return;
+			share_give(f->share, &from->client.addr);
+		return NULL;
 	}
-	*w = *on_stack;
+	*w = *from;
 	w->next = f->waiting;
 	if (w->next != NULL)
 		w->next->prev = &w->next;
@@ -484,11 +481,35 @@ ask_upstream(const struct waiting *on_stack)
 	f->n_waiting++;
 	if (w->tcp != NULL)
 		front_tcp_hold(w->tcp);
+	return w;
+}
+
+/* Our own no, for as long as its cause lasts. */
+static void
+settle_refused(struct waiting *w, enum reason why)
+{
+	struct cache_answer a = { .reason = why, .ttl_s = 1 };
+
+	settle(w, &a);
+}
+
+/* The waiting question goes on its own: copy it to the heap and ask. */
+static void
+ask_upstream(struct waiting *on_stack)
+{
+	struct front *f = on_stack->front;
+	enum reason why;
+	struct waiting *w = waiting_new(on_stack, &why);
+
+	if (w == NULL) {
+		settle_refused(on_stack, why);
+		return;
+	}
 	count_add(f->parts.counts, COUNT_DNS_UPSTREAM, 1);
 	w->call = resolve_start(f->parts.resolve, &w->question.name,
-	    on_resolved, w);
+	    on_resolved, w, &why);
 	if (w->call == NULL) {
-		settle(w, &full);
+		settle_refused(w, why);
 		waiting_free(w);
 	}
 }
@@ -511,9 +532,7 @@ judge(struct waiting *w)
 	if (w->engine == NULL && answer_type(w))
 		return;
 	if (!emit_ready(f->parts.emit)) {
-		got = (struct cache_answer){
-		    .reason = REASON_LEDGER_UNAVAILABLE, .ttl_s = 1 };
-		settle(w, &got);
+		settle_refused(w, REASON_LEDGER_UNAVAILABLE);
 		return;
 	}
 	if (resolve_cached(f->parts.resolve, &w->question.name, &got)) {
@@ -630,13 +649,13 @@ on_tcp_message(void *arg, struct front_tcp *conn, int fd,
 }
 
 static void
-on_tcp_refused(void *arg, const struct endpoint *client)
+on_tcp_refused(void *arg, const struct endpoint *client, enum reason why)
 {
 	struct front *f = arg;
 	struct waiting w = { .front = f, .via = VIA_DNS_TCP,
 	    .client = *client, .cell = CELL_NONE };
 
-	record_refused(&w, &(struct decision){ .reason = REASON_LIMIT_CLIENT,
+	record_refused(&w, &(struct decision){ .reason = why,
 	    .rule = RULE_NONE });
 	emit_flush(f->parts.emit);
 }

@@ -177,48 +177,80 @@ read_ifindex(int fd, bool v6)
 	return 0;
 }
 
-static void
-conn_new(struct front_tcp_listener *l, int fd,
-    const struct sockaddr_storage *peer)
+static enum reason
+place_take(struct front_tcp_listener *l, const struct endpoint *client)
 {
-	struct timeval idle = { .tv_sec = l->settings.idle_ms / 1000,
-	    .tv_usec = l->settings.idle_ms % 1000 * 1000 };
+	if (l->n >= l->settings.max)
+		return REASON_LIMIT_TOTAL;
+	return l->share == NULL ? REASON_NONE :
+	    share_take(l->share, &client->addr);
+}
+
+/* NULL without memory; the socket is then the caller's. */
+static struct front_tcp *
+conn_make(struct front_tcp_listener *l, int fd, const struct endpoint *client)
+{
 	struct front_tcp *c = calloc(1, sizeof(*c));
 
-	if (c == NULL || !endpoint_from_sockaddr(&c->client, peer) ||
-	    l->n >= l->settings.max) {
-		free(c);
-		close(fd);
-		return;
-	}
-	if (l->share != NULL && !share_take(l->share, &c->client.addr)) {
-		if (l->settings.refused != NULL)
-			l->settings.refused(l->settings.arg, &c->client);
-		free(c);
-		close(fd);
-		return;
-	}
-	c->listener = l;
-	c->ifindex = read_ifindex(fd, peer->ss_family == AF_INET6);
+	if (c == NULL)
+		return NULL;
 	c->bev = bufferevent_socket_new(l->settings.base, fd,
 	    BEV_OPT_CLOSE_ON_FREE);
 	if (c->bev == NULL) {
-		if (l->share != NULL)
-			share_give(l->share, &c->client.addr);
 		free(c);
-		close(fd);
-		return;
+		return NULL;
 	}
+	c->listener = l;
+	c->client = *client;
 	c->next = l->conns;
 	if (c->next != NULL)
 		c->next->prev = &c->next;
 	c->prev = &l->conns;
 	l->conns = c;
 	l->n++;
+	return c;
+}
+
+static void
+conn_begin(struct front_tcp *c)
+{
+	unsigned idle_ms = c->listener->settings.idle_ms;
+	struct timeval idle = { .tv_sec = idle_ms / 1000,
+	    .tv_usec = idle_ms % 1000 * 1000 };
+
 	bufferevent_setwatermark(c->bev, EV_READ, 0, 2 * 65537);
 	bufferevent_setcb(c->bev, on_read, on_write, on_event, c);
 	bufferevent_set_timeouts(c->bev, &idle, &idle);
 	bufferevent_enable(c->bev, EV_READ | EV_WRITE);
+}
+
+static void
+conn_new(struct front_tcp_listener *l, int fd,
+    const struct sockaddr_storage *peer)
+{
+	struct front_tcp *c = NULL;
+	struct endpoint client;
+	enum reason why;
+
+	if (!endpoint_from_sockaddr(&client, peer)) {
+		close(fd);
+		return;
+	}
+	why = place_take(l, &client);
+	if (why == REASON_NONE) {
+		c = conn_make(l, fd, &client);
+		why = REASON_LIMIT_MEMORY;
+		if (c == NULL && l->share != NULL)
+			share_give(l->share, &client.addr);
+	}
+	if (c == NULL) {
+		if (l->settings.refused != NULL)
+			l->settings.refused(l->settings.arg, &client, why);
+		close(fd);
+		return;
+	}
+	c->ifindex = read_ifindex(fd, peer->ss_family == AF_INET6);
+	conn_begin(c);
 }
 
 static void

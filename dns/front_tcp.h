@@ -6,6 +6,7 @@
 
 #include "policy/addr.h"
 #include "policy/span.h"
+#include "policy/verdict.h"
 
 /*
  * DNS over TCP (RFC 7766) for the front: connections, the length prefix,
@@ -24,8 +25,10 @@ struct front_tcp_settings {
 	/* A whole message; answers may come later, in any order. */
 	void (*message)(void *arg, struct front_tcp *conn, int fd,
 	    const struct endpoint *client, struct span msg);
-	/* A connection was closed at once: the client has its share. */
-	void (*refused)(void *arg, const struct endpoint *client);
+	/* A connection was closed at once: LIMIT_TOTAL, LIMIT_CLIENT or
+	 * LIMIT_MEMORY. */
+	void (*refused)(void *arg, const struct endpoint *client,
+	    enum reason why);
 	void *arg;
 };
 

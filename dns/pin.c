@@ -349,30 +349,6 @@ slot_remove(struct pins *p, _Atomic uint32_t *index, uint32_t at,
 	}
 }
 
-/* Tombs fill an index in time: make both anew.  A reader that comes in
- * between finds less than there is, which denies or asks again. */
-static void
-reindex(struct pins *p)
-{
-	for (uint32_t i = 0; i < p->head.n_slots; i++) {
-		atomic_store(&p->by_name[i], EMPTY);
-		atomic_store(&p->by_addr[i], EMPTY);
-	}
-	p->used_name = p->used_addr = 0;
-	for (uint32_t i = 0; i < p->head.n_entries; i++) {
-		const struct entry *e = &p->entries[i];
-
-		if (e->len == 0)
-			continue;
-		slot_add(p, p->by_name, &p->used_name,
-		    hash(p, e->name, e->len), i);
-		for (unsigned k = 0; k < e->n; k++)
-			slot_add(p, p->by_addr, &p->used_addr,
-			    hash(p, e->addrs[k].b, sizeof(e->addrs[k].b)),
-			    i);
-	}
-}
-
 static void
 forget(struct pins *p, uint32_t i)
 {
@@ -398,6 +374,63 @@ last_until(const struct entry *e)
 		if (e->until[i] > last)
 			last = e->until[i];
 	return last;
+}
+
+/* Tombs fill an index in time: make both anew.  A reader that comes in
+ * between finds less than there is, which denies or asks again. */
+static void
+reindex(struct pins *p)
+{
+	for (uint32_t i = 0; i < p->head.n_slots; i++) {
+		atomic_store(&p->by_name[i], EMPTY);
+		atomic_store(&p->by_addr[i], EMPTY);
+	}
+	p->used_name = p->used_addr = 0;
+	for (uint32_t i = 0; i < p->head.n_entries; i++) {
+		const struct entry *e = &p->entries[i];
+
+		if (e->len == 0)
+			continue;
+		slot_add(p, p->by_name, &p->used_name,
+		    hash(p, e->name, e->len), i);
+		for (unsigned k = 0; k < e->n; k++)
+			slot_add(p, p->by_addr, &p->used_addr,
+			    hash(p, e->addrs[k].b, sizeof(e->addrs[k].b)),
+			    i);
+	}
+}
+
+/* The middle between the ends of all entries. */
+static int64_t
+mean_until(const struct pins *p)
+{
+	int64_t sum = 0, n = 0;
+
+	for (uint32_t i = 0; i < p->head.n_entries; i++)
+		if (p->entries[i].len != 0) {
+			sum += last_until(&p->entries[i]);
+			n++;
+		}
+	return n > 0 ? sum / n : 0;
+}
+
+/* What ended makes room in the indexes for n more addresses; then what ends
+ * first, about half of all at a time.  False: they are more than fit. */
+static bool
+make_slots(struct pins *p, size_t n, uint32_t limit, int64_t now_ms)
+{
+	int64_t until = now_ms;
+
+	while (p->used_name >= limit || p->used_addr + n >= limit) {
+		if (p->used_name == 0 && p->used_addr == 0)
+			return false;
+		for (uint32_t i = 0; i < p->head.n_entries; i++)
+			if (last_until(&p->entries[i]) <= until)
+				forget(p, i);
+		reindex(p);
+		until = mean_until(p);
+	}
+	return true;
 }
 
 /* A free entry, or the one of the next few that ends first. */
@@ -466,9 +499,7 @@ pin_add(struct pins *p, const struct host *name, const struct addr *addrs,
 
 	if (name->len == 0 || n == 0)
 		return false;
-	if (p->used_name >= limit || p->used_addr + n >= limit)
-		reindex(p);
-	if (p->used_addr + n >= limit)
+	if (!make_slots(p, n, limit, now_ms))
 		return false;
 	if (!find(p, name, &old, &index)) {
 		struct entry *e;

@@ -270,6 +270,7 @@ read_reply(struct query *q, int status, const uint8_t *msg, int len,
 
 	memset(out, 0, sizeof(*out));
 	out->reason = status == ARES_ETIMEOUT ? REASON_DNS_TIMEOUT :
+	    status == ARES_ENOMEM ? REASON_LIMIT_MEMORY :
 	    REASON_DNS_SERVFAIL;
 	if (msg == NULL || len <= 0 || message_addrs(span_of(msg,
 	    (size_t)len), &q->job->name, q->type, out->addrs, &out->n_addrs,
@@ -343,7 +344,9 @@ on_finish(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	merge(j, &answer);
-	cache_put(j->resolve->cache, &j->name, &answer, now_ms());
+	/* memory may be there for the next one that asks */
+	if (answer.reason != REASON_LIMIT_MEMORY)
+		cache_put(j->resolve->cache, &j->name, &answer, now_ms());
 	/* the clamped time to live is what everybody is told */
 	if (!cache_get(j->resolve->cache, &j->name, now_ms(), &answer))
 		answer.ttl_s = 1;
@@ -370,7 +373,7 @@ put_query(struct job *j, uint16_t type)
 	struct cache_answer *out = type == TYPE_A ? &j->a : &j->aaaa;
 
 	if (q == NULL) {
-		out->reason = REASON_DNS_SERVFAIL;
+		out->reason = REASON_LIMIT_MEMORY;
 		return;
 	}
 	*q = (struct query){ .job = j, .type = type };
@@ -389,12 +392,14 @@ bucket(struct resolve *r, const struct host *name)
 }
 
 static struct job *
-job_new(struct resolve *r, const struct host *name)
+job_new(struct resolve *r, const struct host *name, enum reason *why)
 {
 	struct job *j, **head = bucket(r, name);
 
+	*why = REASON_LIMIT_TOTAL;
 	if (r->pending >= r->settings.pending_max)
 		return NULL;
+	*why = REASON_LIMIT_MEMORY;
 	j = calloc(1, sizeof(*j));
 	if (j == NULL)
 		return NULL;
@@ -434,17 +439,18 @@ resolve_cached(struct resolve *r, const struct host *name,
 
 struct resolve_call *
 resolve_start(struct resolve *r, const struct host *name,
-    resolve_done *done, void *arg)
+    resolve_done *done, void *arg, enum reason *why)
 {
 	struct job *j = *bucket(r, name);
 	struct resolve_call *c = calloc(1, sizeof(*c));
 
+	*why = REASON_LIMIT_MEMORY;
 	if (c == NULL)
 		return NULL;
 	while (j != NULL && !host_eq(&j->name, name))
 		j = j->next;
 	if (j == NULL)
-		j = job_new(r, name);
+		j = job_new(r, name, why);
 	if (j == NULL) {
 		free(c);
 		return NULL;

@@ -40,10 +40,12 @@ MUST_USE bool resolve_cached(struct resolve *r, const struct host *name,
 
 /*
  * Both families (those enabled) merged: A first.  done is called once and
- * never before this returns.  NULL: full or out of memory.
+ * never before this returns.  NULL: *why is LIMIT_TOTAL (full) or
+ * LIMIT_MEMORY.
  */
 MUST_USE struct resolve_call *resolve_start(struct resolve *r,
-    const struct host *name, resolve_done *done, void *arg);
+    const struct host *name, resolve_done *done, void *arg,
+    enum reason *why);
 void resolve_cancel(struct resolve_call *c);
 
 #endif

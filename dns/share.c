@@ -66,22 +66,22 @@ share_free(struct share *s)
 	free(s);
 }
 
-bool
+enum reason
 share_take(struct share *s, const struct addr *client)
 {
 	struct addr a = whose(client);
 	struct holder **p = place(s, &a);
 
+	if ((*p != NULL ? (*p)->n : 0) >= s->max)
+		return REASON_LIMIT_CLIENT;
 	if (*p == NULL) {
 		*p = calloc(1, sizeof(**p));
 		if (*p == NULL)
-			return false;
+			return REASON_LIMIT_MEMORY;
 		(*p)->client = a;
 	}
-	if ((*p)->n >= s->max)
-		return false;
 	(*p)->n++;
-	return true;
+	return REASON_NONE;
 }
 
 void

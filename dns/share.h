@@ -3,6 +3,7 @@
 #define DNS_SHARE_H
 
 #include "policy/addr.h"
+#include "policy/verdict.h"
 
 /*
  * How much each client has open at a time, so that none takes the room of the
@@ -14,8 +15,8 @@ struct share;
 /* `max` for each client; NULL when out of memory. */
 MUST_USE struct share *share_new(unsigned max);
 void share_free(struct share *s);
-/* One more; false at the client's bound, or without memory. */
-MUST_USE bool share_take(struct share *s, const struct addr *client);
+/* One more: REASON_NONE, LIMIT_CLIENT at the client's bound, LIMIT_MEMORY. */
+MUST_USE enum reason share_take(struct share *s, const struct addr *client);
 /* Once for each that was taken. */
 void share_give(struct share *s, const struct addr *client);
 

@@ -99,6 +99,7 @@ enum step
 dial_resolve(struct conn *c)
 {
 	struct opening *o = c->open;
+	enum reason why;
 
 	if (o->ask != NULL) {
 		if (conn_now_ms() < c->deadline_ms)
@@ -125,9 +126,9 @@ dial_resolve(struct conn *c)
 	if (o->n_addrs > 0)
 		return judge_addrs(c);
 	o->ask = ask_start(c->proxy->parts.ask, c->cell, &o->name, on_answer,
-	    c);
+	    c, &why);
 	if (o->ask == NULL)
-		return conn_refuse(c, REASON_RESOLVER_UNAVAILABLE);
+		return conn_refuse(c, why);
 	return STEP_WAIT;
 }
 

@@ -50,6 +50,8 @@ static const char zone[] = "{"
     "ports: [5432], allow_private: true}\n" \
     "    - {verdict: allow, hostname: \"*.wild.test\"}\n"
 
+static unsigned pin_names_max = 256;
+
 struct world {
 	struct event_base *base;
 	struct cache *cache;
@@ -117,7 +119,7 @@ open_resolver(struct world *w)
 	w->cache = cache_new(256);
 	assert_non_null(w->cache);
 	assert_int_equal(resolve_new(&w->resolve, w->base, &s, w->cache), 0);
-	assert_int_equal(pin_create(&w->pins, 256, &fd), 0);
+	assert_int_equal(pin_create(&w->pins, pin_names_max, &fd), 0);
 	close(fd);
 }
 

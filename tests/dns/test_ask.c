@@ -19,6 +19,7 @@ struct world {
 
 struct got {
 	unsigned n;
+	enum reason why;		/* of a question that was not put */
 	struct ask_answer answer;
 	struct ask_call *cancel;	/* cancelled by the first answer */
 };
@@ -77,7 +78,7 @@ start(struct world *w, const char *name, struct got *g)
 	struct host h;
 
 	assert_int_equal(host_parse(&h, span_str(name)), REASON_NONE);
-	return ask_start(w->ask, 3, &h, on_done, g);
+	return ask_start(w->ask, 3, &h, on_done, g, &g->why);
 }
 
 static struct ask_question
@@ -282,6 +283,7 @@ the_table_has_an_end(void **state)
 		n++;
 	}
 	assert_int_equal(n, ASK_PENDING_MAX);
+	assert_int_equal(g.why, REASON_LIMIT_TOTAL);
 	assert_non_null(last);
 	ask_cancel(last);
 	assert_non_null(start(&w, "a.example", &g));
@@ -300,6 +302,7 @@ a_full_socket_refuses(void **state)
 	while (n < ASK_PENDING_MAX && start(&w, "a.example", &g) != NULL)
 		n++;
 	assert_in_range(n, 1, ASK_PENDING_MAX - 1);
+	assert_int_equal(g.why, REASON_LIMIT_TOTAL);
 	(void)heard(&w);
 	assert_non_null(start(&w, "a.example", &g));
 	world_free(&w);

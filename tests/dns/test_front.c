@@ -664,10 +664,83 @@ upstream_failures_are_servfail(void **state)
 	world_free(w);
 }
 
+/* Told, recorded and counted as what it is. */
+static void
+refused_as_full(struct world *w, const struct reply *r)
+{
+	struct record last;
+
+	if (r != NULL)
+		assert_non_null(memmem(r->b, r->len, "limit_total", 11));
+	assert_int_equal(records(w, REASON_LIMIT_TOTAL, &last), 1);
+	assert_int_equal(last.verdict, VERDICT_DENY);
+	assert_int_equal(count_denied_sum(w->counts, REASON_LIMIT_TOTAL), 1);
+}
+
+static void
+a_full_resolver_is_told_as_full(void **state)
+{
+	struct front_settings s = { .pending_max = 1000, .client_max = 1000 };
+	struct world *w = world_with(&s);
+	uint8_t msg[512];
+	char name[32];
+	struct reply r;
+
+	(void)state;
+	for (unsigned i = 0; i < 64; i++) {
+		snprintf(name, sizeof(name), "f%u.wild.test", i);
+		put(w, msg, query(msg, (uint16_t)i, name, TYPE_A, 0));
+	}
+	put(w, msg, query(msg, 99, "slow.allowed.test", TYPE_A, 1232));
+	do
+		assert_true(get(w, &r, 3000));
+	while (r.id != 99);
+	assert_int_equal(r.rcode, RCODE_SERVFAIL);
+	refused_as_full(w, &r);
+	world_free(w);
+}
+
+static void
+an_answer_that_cannot_be_pinned_is_not_told(void **state)
+{
+	struct world *w;
+	struct reply *r;
+
+	(void)state;
+	pin_names_max = 4;		/* fewer places than addresses */
+	w = world_new();
+	pin_names_max = 256;
+	r = ask_sized(w, "big.allowed.test", TYPE_A, 1232);
+	assert_int_equal(r->rcode, RCODE_SERVFAIL);
+	assert_int_equal(r->answers, 0);
+	refused_as_full(w, r);
+	world_free(w);
+}
+
+static void
+a_connection_beyond_all_is_recorded(void **state)
+{
+	struct front_settings s = { .tcp_max = 2 };
+	struct world *w = world_with(&s);
+	struct reply r;
+	int fd[3];
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		fd[i] = dial(w);
+		work(w, 20);
+	}
+	assert_false(tcp_get(w, fd[2], &r));
+	refused_as_full(w, NULL);
+	for (unsigned i = 0; i < 3; i++)
+		close(fd[i]);
+	world_free(w);
+}
+
 static void
 B047_a_full_table_fails_at_once_and_recovers(void **state)
 {
-	struct front_settings s = { .pending_max = 2 };
+	struct front_settings s = { .pending_max = 2, .client_max = 8 };
 	struct world *w = world_with(&s);
 	uint8_t msg[512];
 	struct reply r;
@@ -675,10 +748,11 @@ B047_a_full_table_fails_at_once_and_recovers(void **state)
 	(void)state;
 	put(w, msg, query(msg, 1, "mute.allowed.test", TYPE_A, 0));
 	put(w, msg, query(msg, 2, "mute.allowed.test", TYPE_A, 0));
-	put(w, msg, query(msg, 3, "x9.wild.test", TYPE_A, 0));
+	put(w, msg, query(msg, 3, "x9.wild.test", TYPE_A, 1232));
 	assert_true(get(w, &r, 200));
 	assert_int_equal(r.id, 3);
 	assert_int_equal(r.rcode, RCODE_SERVFAIL);
+	refused_as_full(w, &r);
 	assert_true(get(w, &r, 3000));
 	assert_true(get(w, &r, 3000));
 	assert_int_equal(ask(w, "x9.wild.test", TYPE_A)->answers, 1);
@@ -784,6 +858,9 @@ main(void)
 		cmocka_unit_test(one_client_does_not_take_every_connection),
 		cmocka_unit_test(without_a_recorder_nothing_is_asked),
 		cmocka_unit_test(upstream_failures_are_servfail),
+		cmocka_unit_test(a_full_resolver_is_told_as_full),
+		cmocka_unit_test(an_answer_that_cannot_be_pinned_is_not_told),
+		cmocka_unit_test(a_connection_beyond_all_is_recorded),
 		cmocka_unit_test(B047_a_full_table_fails_at_once_and_recovers),
 		cmocka_unit_test(without_a_policy_everything_is_refused),
 		cmocka_unit_test(a_new_policy_judges_what_waits),

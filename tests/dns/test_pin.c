@@ -138,6 +138,73 @@ a_full_table_gives_way_to_what_is_new(void **state)
 	close(fd);
 }
 
+/* `n` addresses for the name, the first of them 192.0.2.`from`. */
+static bool
+add_many(struct pins *w, int name, unsigned n, int64_t until, int64_t now)
+{
+	struct addr all[PIN_ADDRS_MAX];
+	struct host h;
+	char text[32];
+
+	for (unsigned i = 0; i < n; i++)
+		all[i] = v4((uint8_t)(name * 32 + (int)i));
+	snprintf(text, sizeof(text), "n%d.example", name);
+	h = host_of(text);
+	return pin_add(w, &h, all, n, until, now) &&
+	    pin_has(w, &h, &all[n - 1], now);
+}
+
+/* Names with many addresses fill the index of addresses before the table. */
+static void
+pins_that_ended_make_room_for_addresses(void **state)
+{
+	struct host kept = host_of("n7.example");
+	struct addr a = v4(7 * 32 % 256);
+	struct pins *w;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	assert_true(add_many(w, 7, 1, 9000, 0));
+	for (int i = 0; i < 100; i++)
+		assert_true(add_many(w, 100 + i, 32, 100 * i + 99, 100 * i));
+	assert_false(pin_has(w, &kept, &a, 9000));
+	pin_close(w);
+	close(fd);
+}
+
+static void
+of_live_pins_those_make_room_that_end_first(void **state)
+{
+	struct host kept = host_of("n7.example");
+	struct addr a = v4(7 * 32 % 256);
+	struct pins *w;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	assert_true(add_many(w, 7, 1, 1000000, 0));
+	for (int i = 0; i < 100; i++)
+		assert_true(add_many(w, 100 + i, 32, 1000 + i, 0));
+	assert_true(pin_has(w, &kept, &a, 1));
+	pin_close(w);
+	close(fd);
+}
+
+static void
+more_addresses_than_the_table_has_room_for_are_refused(void **state)
+{
+	struct pins *w;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 4, &fd), 0);
+	assert_false(add_many(w, 1, 32, 1000, 0));
+	assert_true(add_many(w, 2, 3, 1000, 0));
+	pin_close(w);
+	close(fd);
+}
+
 int
 main(void)
 {
@@ -146,6 +213,10 @@ main(void)
 		cmocka_unit_test(a_reader_cannot_map_the_table_for_writing),
 		cmocka_unit_test(readers_survive_any_bytes_in_the_table),
 		cmocka_unit_test(a_full_table_gives_way_to_what_is_new),
+		cmocka_unit_test(pins_that_ended_make_room_for_addresses),
+		cmocka_unit_test(of_live_pins_those_make_room_that_end_first),
+		cmocka_unit_test(
+		    more_addresses_than_the_table_has_room_for_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

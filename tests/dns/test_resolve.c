@@ -52,13 +52,15 @@ ask_for(const char *text, unsigned times)
 	struct cache *c = cache_new(16);
 	struct resolve *r;
 	struct host name;
+	enum reason why;
 
 	s.servers[0].addr = addr_from_v4(lo);
 	s.servers[0].port = upstream_port;
 	assert_int_equal(host_parse(&name, span_str(text)), REASON_NONE);
 	assert_int_equal(resolve_new(&r, g.base, &s, c), 0);
 	for (unsigned i = 0; i < times; i++)
-		assert_non_null(resolve_start(r, &name, on_done, &g));
+		assert_non_null(resolve_start(r, &name, on_done, &g,
+		    &why));
 	assert_int_equal(g.n, 0);
 	event_base_dispatch(g.base);
 	while (g.n < times)
@@ -112,6 +114,39 @@ each_failure_has_its_reason(void **state)
 	    REASON_DNS_TIMEOUT);
 }
 
+/* Eight open questions are all there is room for; an equal one joins. */
+static void
+a_full_table_is_the_limit_of_all(void **state)
+{
+	struct resolve_settings s = { .n_servers = 1, .timeout_ms = 200,
+	    .tries = 1, .ipv4 = true, .pending_max = 8 };
+	struct got g = { .base = event_base_new() };
+	struct cache *c = cache_new(16);
+	enum reason why = REASON_NONE;
+	struct resolve *r;
+	struct host name;
+	char text[32];
+
+	(void)state;
+	s.servers[0].addr = addr_from_v4((uint8_t[]){ 127, 0, 0, 1 });
+	s.servers[0].port = upstream_port;
+	assert_int_equal(resolve_new(&r, g.base, &s, c), 0);
+	for (unsigned i = 0; i < 9; i++) {
+		snprintf(text, sizeof(text), "n%u.mute.example", i);
+		assert_int_equal(host_parse(&name, span_str(text)),
+		    REASON_NONE);
+		assert_int_equal(resolve_start(r, &name, on_done, &g, &why)
+		    != NULL, i < 8);
+	}
+	assert_int_equal(why, REASON_LIMIT_TOTAL);
+	assert_int_equal(host_parse(&name, span_str("n0.mute.example")),
+	    REASON_NONE);
+	assert_non_null(resolve_start(r, &name, on_done, &g, &why));
+	resolve_free(r);
+	cache_free(c);
+	event_base_free(g.base);
+}
+
 int
 main(void)
 {
@@ -121,6 +156,7 @@ main(void)
 		cmocka_unit_test(an_alias_is_followed),
 		cmocka_unit_test(a_truncated_answer_is_asked_again_over_tcp),
 		cmocka_unit_test(each_failure_has_its_reason),
+		cmocka_unit_test(a_full_table_is_the_limit_of_all),
 	};
 
 	return cmocka_run_group_tests(tests, server_start, server_stop);
