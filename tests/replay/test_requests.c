@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests of unusual form or order, as reports have them. */
+#include "tests/replay/stage.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static int web, tls;
+static char got[16384];
+
+static int
+up(void **state)
+{
+	(void)state;
+	stage_up(NULL, NULL);
+	web = stage_listen(ORIGIN, 80);
+	tls = stage_listen(ORIGIN, 443);
+	return 0;
+}
+
+static int
+down(void **state)
+{
+	(void)state;
+	close(web);
+	close(tls);
+	stage_down();
+	return 0;
+}
+
+static int64_t
+now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static void
+say(int fd, const char *text)
+{
+	stage_send(fd, text, strlen(text));
+}
+
+/* A head whose status line begins so. */
+static void
+told(int fd, const char *line)
+{
+	stage_read_head(fd, got, sizeof(got));
+	if (strncmp(got, line, strlen(line)) != 0)
+		fail_msg("got '%s', not '%s'", got, line);
+}
+
+static bool
+silent(int fd)
+{
+	char c;
+
+	return recv(fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) < 0;
+}
+
+static void
+refused(int fd, const char *line, enum reason why)
+{
+	const struct record *r;
+	bool reset;
+
+	stage_read_all(fd, got, sizeof(got), &reset);
+	if (strncmp(got, line, strlen(line)) != 0)
+		fail_msg("got '%s', not '%s'", got, line);
+	assert_false(reset);
+	assert_non_null(strstr(got, reason_word(why)));
+	do
+		r = stage_record(RECORD_DECISION);
+	while (r->verdict == VERDICT_ALLOW);
+	assert_int_equal(r->reason, why);
+	close(fd);
+}
+
+/* ---- Expect: 100-continue ---- */
+
+enum { BODY = 200000 };
+static char body[BODY];
+
+/* The two ways in: transparent, and asked as a proxy. */
+static int
+asks(bool proxy, const char *method, const char *fields)
+{
+	int fd = stage_connect(WANTED, proxy ? 3128 : 80);
+	char head[512];
+
+	snprintf(head, sizeof(head), "%s %s/u HTTP/1.1\r\n"
+	    "Host: allowed.test\r\n%s\r\n", method, proxy ?
+	    "http://allowed.test" : "", fields);
+	say(fd, head);
+	return fd;
+}
+
+#define EXPECTS "Expect: 100-continue\r\nContent-Length: 200000\r\n"
+
+/* The head is there before any byte of the body, and says what is waited
+ * for. */
+static int
+waits(bool proxy, int *server)
+{
+	int fd = asks(proxy, "PUT", EXPECTS);
+
+	*server = stage_accept(web);
+	assert_true(*server >= 0);
+	told(*server, "PUT /u HTTP/1.1\r\n");
+	assert_non_null(strcasestr(got, "\r\nexpect: 100-continue\r\n"));
+	return fd;
+}
+
+/* The body and its answer, and then another request on the connection. */
+static void
+uploads(int fd, int server, bool proxy)
+{
+	for (size_t at = 0; at < BODY; at += BODY / 10) {
+		stage_send(fd, body + at, BODY / 10);
+		stage_expect(server, body + at, BODY / 10);
+	}
+	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+	told(fd, "HTTP/1.1 200");
+	stage_expect(fd, "ok", 2);
+	say(fd, proxy ? "GET http://allowed.test/2 HTTP/1.1\r\n"
+	    "Host: allowed.test\r\n\r\n" :
+	    "GET /2 HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	told(server, "GET /2 HTTP/1.1\r\n");
+	say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+	told(fd, "HTTP/1.1 204");
+	close(fd);
+	close(server);
+}
+
+static void
+B014_what_the_server_says_first_comes_at_once(void **state)
+{
+	static const char *const first[] = { "HTTP/1.1 100 Continue\r\n\r\n",
+	    "HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"
+	    "HTTP/1.1 100 Continue\r\n\r\n", "" };
+	int fd, server;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(body); i++)
+		body[i] = (char)(i * 2654435761u >> 13);
+	for (int i = 0; i < 2 * 3; i++) {
+		bool proxy = i % 2;
+		int64_t began;
+
+		fd = waits(proxy, &server);
+		usleep((useconds_t)(i / 2) * 200000); /* it may take its time */
+		assert_true(silent(fd));	/* no 100 of our own */
+		began = now_ms();
+		say(server, first[i / 2]);
+		if (i / 2 == 1)
+			told(fd, "HTTP/1.1 103");
+		if (i / 2 <= 1)
+			told(fd, "HTTP/1.1 100");
+		assert_true(now_ms() - began < 100);
+		uploads(fd, server, proxy);
+	}
+}
+
+/* The answer is whole and its connection ends in order, whether or not the
+ * client begins to send. */
+static void
+B014_an_answer_instead_of_a_100_ends_the_upload(void **state)
+{
+	static const char *const answers[] = {
+	    "HTTP/1.1 417 Expectation Failed\r\nContent-Length: 2\r\n\r\nno",
+	    "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno",
+	    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 413 Too Large\r\n"
+	    "Content-Length: 2\r\n\r\nno" };
+	int fd, server;
+	bool reset;
+
+	(void)state;
+	for (int i = 0; i < 3 * 4; i++) {
+		fd = waits(i % 2, &server);
+		say(server, answers[i / 4]);
+		if (i / 4 == 2)
+			told(fd, "HTTP/1.1 100");
+		if (i % 4 >= 2)
+			(void)!send(fd, body, 30000, MSG_NOSIGNAL);
+		told(fd, i / 4 == 0 ? "HTTP/1.1 417" : i / 4 == 1 ?
+		    "HTTP/1.1 401" : "HTTP/1.1 413");
+		/* what follows would be taken for the body */
+		assert_non_null(strcasestr(got, "\r\nconnection: close\r\n"));
+		assert_int_equal(stage_read_all(fd, got, sizeof(got), &reset),
+		    2);
+		assert_false(reset);
+		close(fd);
+		close(server);
+	}
+}
+
+/* Who is refused is told so in place of a 100, and other expectations are
+ * none that are passed on. */
+static void
+B014_a_refusal_comes_before_the_body(void **state)
+{
+	int fd;
+
+	(void)state;
+	fd = stage_connect(WANTED, 80);
+	say(fd, "PUT /u HTTP/1.1\r\nHost: denied.test\r\n" EXPECTS "\r\n");
+	refused(fd, "HTTP/1.1 403", REASON_RULE_DENY);
+	assert_null(strstr(got, "HTTP/1.1 100"));
+	fd = asks(true, "PUT", "Expect: 200-ok\r\nContent-Length: 5\r\n");
+	refused(fd, "HTTP/1.1 417", REASON_EXPECTATION);
+	assert_int_equal(stage_accept(web), -1);
+}
+
+/* RFC 9110 10.1.1: a client of 1.0 does not know of 100. */
+static void
+B014_a_client_of_1_0_sees_no_100(void **state)
+{
+	int fd = stage_connect(WANTED, 80), server;
+	bool reset;
+
+	(void)state;
+	say(fd, "PUT /u HTTP/1.0\r\nHost: allowed.test\r\n"
+	    "Expect: 100-continue\r\nContent-Length: 5\r\n\r\nhello");
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	told(server, "PUT /u HTTP/1.0\r\n");
+	stage_expect(server, "hello", 5);
+	say(server, "HTTP/1.1 100 Continue\r\n\r\n");
+	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_null(strstr(got, " 100 "));
+	assert_memory_equal(got, "HTTP/1.1 200", 12);
+	close(fd);
+	close(server);
+}
+
+/* ---- methods and spellings ---- */
+
+static void
+W23_a_method_is_any_token(void **state)
+{
+	static const char *const methods[] = { "PROPFIND", "MKCOL", "REPORT",
+	    "M-SEARCH", "get", "Post", "QUERY", "VERSION-CONTROL", "!#$%&'*+" };
+	const struct record *r;
+	int fd, server;
+	char line[64];
+
+	(void)state;
+	for (size_t i = 0; i < 2 * sizeof(methods) / sizeof(methods[0]); i++) {
+		fd = asks(i % 2, methods[i / 2], "Content-Length: 3\r\n");
+		say(fd, "abc");
+		server = stage_accept(web);
+		if (server < 0)
+			fail_msg("%s was not forwarded", methods[i / 2]);
+		snprintf(line, sizeof(line), "%s /u HTTP/1.1\r\n",
+		    methods[i / 2]);
+		told(server, line);
+		stage_expect(server, "abc", 3);
+		say(server, "HTTP/1.1 207 Multi-Status\r\n"
+		    "Content-Length: 2\r\n\r\nok");
+		told(fd, "HTTP/1.1 207");
+		stage_expect(fd, "ok", 2);
+		close(fd);
+		close(server);
+		r = stage_record(RECORD_DECISION);
+		assert_int_equal(r->verdict, VERDICT_ALLOW);
+		assert_true(span_eq(record_get(r, TEXT_METHOD),
+		    span_str(methods[i / 2])));
+	}
+}
+
+/* What is not spoken is told with its reason, at once. */
+static void
+W23_what_is_not_spoken_is_told_in_words(void **state)
+{
+	static const struct {
+		const char *head, *line;
+		enum reason why;
+	} t[] = {
+		{ "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/1.1 505",
+		    REASON_VERSION },
+		{ "GET / HTTP/2.0\r\nHost: allowed.test\r\n\r\n",
+		    "HTTP/1.1 505", REASON_VERSION },
+		{ "TRACE / HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
+		    "HTTP/1.1 405", REASON_METHOD },
+		{ "connect allowed.test:443 HTTP/1.1\r\n"
+		    "Host: allowed.test\r\n\r\n", "HTTP/1.1 400",
+		    REASON_TARGET },
+	};
+	int64_t began;
+	int fd;
+
+	(void)state;
+	for (size_t i = 0; i < 2 * sizeof(t) / sizeof(t[0]); i++) {
+		began = now_ms();
+		fd = stage_connect(WANTED, i % 2 ? 3128 : 80);
+		say(fd, t[i / 2].head);
+		refused(fd, t[i / 2].line, t[i / 2].why);
+		assert_true(now_ms() - began < 300);
+	}
+	assert_int_equal(stage_accept(web), -1);
+}
+
+/* A name with its dot, and in capitals, is the same name: allowed where that
+ * is, denied where that is. */
+static void
+W23_a_trailing_dot_is_no_other_name(void **state)
+{
+	static const char *const heads[] = {
+	    "GET /u HTTP/1.1\r\nHost: Allowed.TEST.\r\n\r\n",
+	    "GET http://ALLOWED.test./u HTTP/1.1\r\nHost: allowed.test\r\n"
+	    "\r\n",
+	    "CONNECT allowed.test.:443 HTTP/1.1\r\n"
+	    "Host: allowed.test.:443\r\n\r\n" };
+	uint8_t hello[1024];
+	int fd, server;
+	size_t n;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		fd = stage_connect(WANTED, i == 0 ? 80 : 3128);
+		say(fd, heads[i]);
+		server = stage_accept(i == 2 ? tls : web);
+		assert_true(server >= 0);
+		if (i == 2) {
+			told(fd, "HTTP/1.1 200");
+			n = stage_hello("ALLOWED.test.", hello,
+			    sizeof(hello));
+			stage_send(fd, hello, n);
+			stage_expect(server, hello, n);
+		} else {
+			told(server, "GET /u HTTP/1.1\r\n");
+		}
+		close(fd);
+		close(server);
+	}
+	fd = stage_connect(WANTED, 443);
+	n = stage_hello("Allowed.Test.", hello, sizeof(hello));
+	stage_send(fd, hello, n);
+	server = stage_accept(tls);
+	assert_true(server >= 0);
+	stage_expect(server, hello, n);
+	close(fd);
+	close(server);
+	fd = stage_connect(WANTED, 80);
+	say(fd, "GET / HTTP/1.1\r\nHost: denied.test.\r\n\r\n");
+	refused(fd, "HTTP/1.1 403", REASON_RULE_DENY);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, up, down)
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(B014_what_the_server_says_first_comes_at_once),
+		T(B014_an_answer_instead_of_a_100_ends_the_upload),
+		T(B014_a_refusal_comes_before_the_body),
+		T(B014_a_client_of_1_0_sees_no_100),
+		T(W23_a_method_is_any_token),
+		T(W23_what_is_not_spoken_is_told_in_words),
+		T(W23_a_trailing_dot_is_no_other_name),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
