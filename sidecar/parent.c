@@ -66,7 +66,8 @@ static void
 init(struct parent *p, const struct parent_options *o)
 {
 	p->o = *o;
-	p->image_fd = p->config_dir = p->admin_fd = p->ledger_dir = -1;
+	p->image_fd = p->config_dir = p->admin_fd = -1;
+	p->ledger_dir = p->ledger_lock = -1;
 	p->state = p->wake = p->counts_fd = p->limits_fd = p->pins_fd = -1;
 	p->compile.fd = -1;
 	for (size_t i = 0; i < COLUMNS; i++)
@@ -289,6 +290,15 @@ phase_complete(const struct parent *p)
 	return false;
 }
 
+/* What a start that failed ends with. */
+static int
+exit_of(int rc)
+{
+	if (rc == -EBUSY)
+		return EXIT_CONFIG;	/* of two, one names a wrong ledger */
+	return rc == -EPERM || rc == -EACCES ? EXIT_PRIVILEGE : 1;
+}
+
 void
 parent_advance(struct parent *p)
 {
@@ -304,8 +314,7 @@ parent_advance(struct parent *p)
 		if (rc != 0) {
 			log_line(LOG_ERROR_, "cannot start error=%s",
 			    strerror(-rc));
-			parent_fail(p, rc == -EPERM || rc == -EACCES ?
-			    EXIT_PRIVILEGE : 1);
+			parent_fail(p, exit_of(rc));
 			break;
 		}
 	}

@@ -83,6 +83,7 @@ struct parent {
 	int listeners[SETTINGS_LISTENERS_MAX];
 	int dns_udp[4], dns_tcp[4];
 	int admin_fd, ledger_dir;
+	int ledger_lock;		/* held for life, given to nobody */
 	bool ledger_own;		/* the directory is this process's */
 	struct counts *counts;
 	struct limit *limits;
@@ -107,6 +108,7 @@ void child_give_ledger(struct child *c);
 unsigned child_engines_ready(const struct parent *p);
 
 /* ---- shared.c: memory and sockets ---- */
+/* 0 or -errno; -EBUSY when another penstock writes the ledger. */
 MUST_USE int shared_make(struct parent *p);
 /* Accept and reset on the listeners while no engine lives. */
 void shared_guard(struct parent *p);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ static int make_listeners(struct parent *p);
 static int make_dns(struct parent *p);
 static int make_admin(struct parent *p);
 static int open_ledger(struct parent *p);
+static int lock_ledger(struct parent *p);
 static void on_waiting(evutil_socket_t fd, short what, void *arg);
 
 static unsigned
@@ -35,6 +37,8 @@ cores(void)
 	    (unsigned)n;
 }
 
+/* The ledger's lock first: who does not get it disturbs nothing of the one
+ * that has it. */
 int
 shared_make(struct parent *p)
 {
@@ -43,14 +47,16 @@ shared_make(struct parent *p)
 	p->n_engines = p->settings.engines > 0 ? p->settings.engines :
 	    cores();
 	p->n_children = CHILD_ENGINE + p->n_engines;
-	rc = make_memory(p);
+	rc = open_ledger(p);
+	if (rc == 0)
+		rc = make_memory(p);
 	if (rc == 0)
 		rc = make_listeners(p);
 	if (rc == 0)
 		rc = make_dns(p);
 	if (rc == 0)
 		rc = make_admin(p);
-	return rc == 0 ? open_ledger(p) : rc;
+	return rc;
 }
 
 /* An engine keeps room in its ring for the end of each open connection, so
@@ -186,7 +192,35 @@ open_ledger(struct parent *p)
 	if (fstat(p->ledger_dir, &st) != 0)
 		return -errno;
 	p->ledger_own = st.st_uid == geteuid();
-	return 0;
+	return lock_ledger(p);
+}
+
+/*
+ * Two recorders in one file would mix their lines and numbers.  The lock is
+ * on an opening of its own, since ledger_dir may be given to the recorder: it
+ * goes when this process goes, however that ends, and a new start finds the
+ * directory free.
+ */
+static int
+lock_ledger(struct parent *p)
+{
+	int rc;
+
+	p->ledger_lock = openat(p->ledger_dir, ".",
+	    O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (p->ledger_lock >= 0 &&
+	    flock(p->ledger_lock, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
+	if (rc == -EBUSY)
+		log_line(LOG_ERROR_, "ledger.dir is in use by another "
+		    "penstock dir=%s: stop that one, or give this one a "
+		    "directory of its own", p->settings.ledger_dir);
+	else
+		log_line(LOG_ERROR_, "cannot lock ledger dir=%s error=%s: "
+		    "use a file system that has flock(2) for directories",
+		    p->settings.ledger_dir, strerror(-rc));
+	return rc;
 }
 
 /* ---- while no engine lives ---- */

@@ -35,7 +35,7 @@ verb_serve(int argc, char **argv)
 		"RUNEWARD_EGRESS_POLICY, when set,\nis the whole "
 		"configuration.\n",
 		"0 it was told to end, 2 usage, 77 a privilege is missing, "
-		"78 bad configuration,\n1 failure",
+		"78 bad configuration\nor ledger.dir in use, 1 failure",
 		0, 0, options, sizeof(options) / sizeof(options[0])
 	};
 	int rc = verb_read(&v, argc, argv);

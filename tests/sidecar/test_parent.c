@@ -161,6 +161,11 @@ static const char *const external[] = { "--rules", "external", NULL };
 static void
 start_ready(uid_t uid)
 {
+	char path[128];
+
+	/* not what one before it said */
+	path_of(path, "err");
+	unlink(path);
 	daemon_pid = start(external, uid);
 	expect_log("started version=");
 }
@@ -325,6 +330,88 @@ the_recorder_of_a_ledger_of_root_s_has_its_own_uid(void **state)
 	snprintf(path, sizeof(path), "%s/ledger", dir);
 	rmdir(path);
 	put("penstock.yaml", CONFIG);
+}
+
+static void
+remove_ledger(const char *path)
+{
+	char file[256];
+
+	snprintf(file, sizeof(file), "%s/records.jsonl", path);
+	unlink(file);
+	rmdir(path);
+}
+
+/* Of root's the recorder has the file, of another's the directory. */
+static void
+with_ledger_of(uid_t owner, void (*then)(void))
+{
+	char text[512], path[128];
+
+	path_of(path, "ledger");
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(chown(path, owner, owner), 0);
+	snprintf(text, sizeof(text), CONFIG "ledger: {dir: %s}\n", path);
+	put("penstock.yaml", text);
+	then();
+	remove_ledger(path);
+	put("penstock.yaml", CONFIG);
+}
+
+static void
+expect_one_writer(void)
+{
+	pid_t first, recorder = 0;
+
+	start_ready(0);
+	first = role_pid("recorder", 0);
+	assert_true(first > 0);
+	assert_int_equal(end_of(start(external, 0)), 78);
+	assert_true(logged("ledger.dir is in use by another penstock dir=/"));
+	assert_int_equal(role_pid("recorder", 0), first);
+	/* a recorder started anew has no need of the lock */
+	kill(first, SIGKILL);
+	for (int i = 0; i < WAIT_MS / 20; i++) {
+		recorder = role_pid("recorder", 0);
+		if (recorder > 0 && recorder != first)
+			break;
+		pause_ms(20);
+	}
+	assert_true(recorder > 0 && recorder != first);
+	assert_int_equal(stop(), 0);
+}
+
+/* Also while a role of the dead one lives on. */
+static void
+expect_free_after_a_kill(void)
+{
+	pid_t recorder;
+
+	start_ready(0);
+	recorder = role_pid("recorder", 0);
+	assert_true(recorder > 0);
+	kill(recorder, SIGSTOP);
+	kill(daemon_pid, SIGKILL);
+	assert_int_equal(end_of(daemon_pid), 1000 + SIGKILL);
+	start_ready(0);
+	kill(recorder, SIGKILL);
+	assert_int_equal(stop(), 0);
+}
+
+static void
+one_ledger_has_one_penstock(void **state)
+{
+	(void)state;
+	with_ledger_of(0, expect_one_writer);
+	with_ledger_of(1500, expect_one_writer);
+}
+
+static void
+the_ledger_of_one_that_was_killed_is_free(void **state)
+{
+	(void)state;
+	with_ledger_of(0, expect_free_after_a_kill);
+	with_ledger_of(1500, expect_free_after_a_kill);
 }
 
 static void
@@ -593,6 +680,8 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		EACH(each_role_has_left_what_the_manual_says),
 		EACH(the_recorder_of_a_ledger_of_root_s_has_its_own_uid),
+		EACH(one_ledger_has_one_penstock),
+		EACH(the_ledger_of_one_that_was_killed_is_free),
 		EACH(one_uid_without_privilege_serves_too),
 		EACH(a_role_that_dies_is_recorded_and_started_again),
 		EACH(B073_a_policy_that_does_not_compile_changes_nothing),
