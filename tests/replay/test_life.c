@@ -137,10 +137,12 @@ N25_no_byte_reaches_another_connection(void **state)
 			if (what & 2)
 				setsockopt(server[i], SOL_SOCKET, SO_LINGER,
 				    &now, sizeof(now));
-			if (what == 3)
+			if (what == 3) {
 				close(fd[i]);
-			else
+				fd[i] = -1;
+			} else {
 				shutdown(fd[i], SHUT_WR);
+			}
 		}
 		for (int i = 0; i < PAIRS; i++) {
 			uint32_t tag = 0, want = (uint32_t)(r * PAIRS + i);
@@ -149,7 +151,8 @@ N25_no_byte_reaches_another_connection(void **state)
 			if (n == 4)
 				assert_int_equal(tag, want);
 			close(server[i]);
-			close(fd[i]);
+			if (fd[i] >= 0)
+				close(fd[i]);
 		}
 	}
 	usleep(200000);
