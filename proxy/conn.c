@@ -104,7 +104,10 @@ conn_enter(struct conn *c, enum conn_state state)
 		break;
 	case CONN_RELAY:
 		c->moved_ms = now;
-		c->deadline_ms = now + l->idle_ms;
+		/* Bytes that came with a CONNECT wait at the gate already. */
+		c->deadline_ms = now + (c->open != NULL &&
+		    c->open->gate == GATE_OPAQUE && buf_left(&c->in) > 0 &&
+		    c->forward == NULL ? l->hello_ms : l->idle_ms);
 		break;
 	case CONN_END:
 		c->deadline_ms = now + l->linger_ms;

@@ -29,6 +29,7 @@ struct forward {
 	bool upgrade;
 	bool up_done, down_head, down_done;
 	bool reused, replaying;
+	bool client_ended;		/* while its answer was waited for */
 };
 
 _Static_assert(sizeof(struct forward) <= FORWARD_STATE_BYTES,
@@ -226,8 +227,13 @@ forward_head(struct conn *c, enum reason *why)
 	enum parse p;
 
 	o->shown = SHOWN_REQUEST;
-	if (c->forward != NULL)
+	if (c->forward != NULL) {
 		c->forward->down_head = false;
+		if (!http_looks_like_request(buf_span(&c->in))) {
+			*why = REASON_HEAD_MALFORMED;
+			return PARSE_BAD;
+		}
+	}
 	p = http_request_parse(buf_span(&c->in), &o->scanned, port, &rq, why);
 	if (p == PARSE_MORE &&
 	    buf_left(&c->in) > c->proxy->limits.head_bytes) {
@@ -645,6 +651,42 @@ next_request(struct conn *c)
 	return STEP_NEXT;
 }
 
+/*
+ * A client whose request is up is not listened to, so that one which has left
+ * is met here.  One that has only ended its direction may still wait for the
+ * answer, but no longer than a kept connection may be silent.
+ */
+void
+forward_look_at_client(struct conn *c)
+{
+	struct forward *f = c->forward;
+	char peek;
+	ssize_t n;
+
+	if (c->state != CONN_RELAY || f == NULL || !f->up_done ||
+	    f->client_ended)
+		return;
+	n = recv(c->client.fd, &peek, 1, MSG_PEEK | MSG_DONTWAIT);
+	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+		return;
+	f->client_ended = true;
+	if (n < 0)
+		conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
+	else
+		c->deadline_ms = conn_now_ms();		/* see late */
+	conn_run(c);
+}
+
+/* For how long nothing may move. */
+static unsigned
+patience_ms(const struct conn *c)
+{
+	const struct proxy_limits *l = &c->proxy->limits;
+
+	return c->forward->client_ended && l->keepalive_ms < l->idle_ms ?
+	    l->keepalive_ms : l->idle_ms;
+}
+
 static enum step
 late(struct conn *c)
 {
@@ -654,7 +696,7 @@ late(struct conn *c)
 		c->moved_ms = now;
 	if (now < c->deadline_ms)
 		return STEP_WAIT;
-	c->deadline_ms = c->moved_ms + c->proxy->limits.idle_ms;
+	c->deadline_ms = c->moved_ms + patience_ms(c);
 	if (now < c->deadline_ms)
 		return STEP_WAIT;
 	if (!c->forward->down_head)

@@ -26,6 +26,9 @@ short forward_wants(const struct conn *c, bool client);
 bool forward_answered(const struct conn *c);
 /* True while a request is dialled for once more: its decision stands. */
 bool forward_replays(const struct conn *c);
+/* Now and then, while the answer is waited for: has the client left?  May end
+ * and free the connection. */
+void forward_look_at_client(struct conn *c);
 void forward_free(struct conn *c);
 
 #endif

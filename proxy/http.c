@@ -195,6 +195,27 @@ next_line(struct span *s)
 	return line;
 }
 
+/* Each field is looked for in what Connection lists: without a bound one head
+ * could cost many milliseconds. */
+static bool
+lists_too_much(const struct http_field *fields, size_t n)
+{
+	struct span list, item;
+	size_t found = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!is(fields[i].name, "Connection"))
+			continue;
+		list = fields[i].value;
+		if (list.len > HTTP_OPTIONS_MAX_BYTES)
+			return true;
+		while (next_item(&list, &item))
+			if (++found > HTTP_OPTIONS_MAX)
+				return true;
+	}
+	return false;
+}
+
 /* All field lines up to the empty one; no folding (RFC 9112 5.2), no blank
  * before the colon (5.1). */
 static enum reason
@@ -204,6 +225,8 @@ read_fields(struct span s, struct http_field *fields, size_t *n)
 	while (s.len > 0) {
 		struct span line = next_line(&s), name, value;
 
+		if (line.len == 0 && lists_too_much(fields, *n))
+			return REASON_HEAD_TOO_LARGE;
 		if (line.len == 0)
 			return s.len == 0 ? REASON_NONE :
 			    REASON_HEAD_MALFORMED;

@@ -15,6 +15,8 @@
 
 #define HTTP_HEAD_MAX_BYTES 65536u
 #define HTTP_FIELDS_MAX 128u
+#define HTTP_OPTIONS_MAX 32u	/* that Connection lists, in all its lines */
+#define HTTP_OPTIONS_MAX_BYTES 1024u	/* in one of them */
 
 struct http_field {
 	struct span name;	/* as sent */

@@ -78,7 +78,10 @@ name_look(struct conn *c, enum reason *why)
 
 	if (s.len == 0)
 		return PARSE_MORE;
-	if (explicit || (o->shown != SHOWN_HELLO && s.data[0] != 0x16 &&
+	/* What follows a request on a kept connection is a request: to take
+	 * it for anything else would mix two states of one connection. */
+	if (explicit || c->forward != NULL ||
+	    (o->shown != SHOWN_HELLO && s.data[0] != 0x16 &&
 	    (s.data[0] & 0x80) == 0 && http_looks_like_request(s)))
 		return forward_head(c, why);
 	p = hello_feed(&o->reader, s, &o->hello, why);

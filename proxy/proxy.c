@@ -82,7 +82,6 @@ on_grace(evutil_socket_t fd, short what, void *arg)
 	judge_all(arg);
 }
 
-/* Whose time is over among those without a timer. */
 /* An upstream that has been there for a sweep is watched for having gone
  * without a word; most are closed sooner. */
 static void
@@ -97,6 +96,7 @@ probe_up(struct conn *c)
 	setsockopt(c->up.fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
 }
 
+/* Whose time is over among those without a timer, and who has left. */
 static void
 on_sweep(evutil_socket_t fd, short what, void *arg)
 {
@@ -112,6 +112,8 @@ on_sweep(evutil_socket_t fd, short what, void *arg)
 		if (c->timer_ms == 0 && c->deadline_ms != 0 &&
 		    c->deadline_ms <= now)
 			conn_run(c);
+		else
+			forward_look_at_client(c);
 	}
 }
 

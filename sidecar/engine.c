@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "ledger-client/log.h"
@@ -85,6 +86,29 @@ count_engines(const struct role *r)
 	return 1;
 }
 
+/* Two descriptors a connection, an eighth for pipes and the rest: beyond that
+ * clients would be reset for want of a descriptor, whoever's turn it is. */
+static void
+fit_descriptors(struct role *r)
+{
+	struct rlimit l;
+	uint64_t fit;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) != 0)
+		return;
+	fit = (l.rlim_cur - l.rlim_cur / 8) / 2;
+	if (l.rlim_cur == RLIM_INFINITY ||
+	    fit >= r->settings.limits.connections)
+		return;
+	if (r->index == 0)
+		log_line(LOG_WARN, "limits.connections is %u, the limit of "
+		    "descriptors (%ju) has room for %ju, which counts: "
+		    "raise LimitNOFILE or lower limits.connections",
+		    r->settings.limits.connections, (uintmax_t)l.rlim_cur,
+		    (uintmax_t)fit);
+	r->settings.limits.connections = (unsigned)fit;
+}
+
 static int
 make_proxy(struct role *r, struct engine *e)
 {
@@ -99,6 +123,7 @@ make_proxy(struct role *r, struct engine *e)
 		.connection_base = r->number,
 	};
 
+	fit_descriptors(r);
 	return proxy_new(&e->proxy, &parts);
 }
 

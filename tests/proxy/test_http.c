@@ -684,6 +684,28 @@ a_basic_credential_is_a_user_and_a_password(void **state)
 	    &password));
 }
 
+static void
+what_connection_lists_has_a_bound(void **state)
+{
+	char text[4096];
+	size_t at;
+
+	(void)state;
+	for (unsigned n = HTTP_OPTIONS_MAX; n <= HTTP_OPTIONS_MAX + 1; n++) {
+		at = (size_t)sprintf(text, GET "Connection: ");
+		for (unsigned i = 0; i < n; i++)
+			at += (size_t)sprintf(text + at, "a%u,%s", i,
+			    i == 5 ? "\r\nConnection: " : "");
+		(void)sprintf(text + at, "\r\n\r\n");
+		assert_int_equal(request(text), n > HTTP_OPTIONS_MAX ?
+		    REASON_HEAD_TOO_LARGE : REASON_NONE);
+	}
+	at = (size_t)sprintf(text, GET "Connection: ");
+	memset(text + at, ',', HTTP_OPTIONS_MAX_BYTES + 1);
+	(void)sprintf(text + at + HTTP_OPTIONS_MAX_BYTES + 1, "a\r\n\r\n");
+	assert_int_equal(request(text), REASON_HEAD_TOO_LARGE);
+}
+
 int
 main(void)
 {
@@ -723,6 +745,7 @@ main(void)
 		cmocka_unit_test(
 		    a_first_line_that_is_wrong_is_refused_at_its_end),
 		cmocka_unit_test(a_basic_credential_is_a_user_and_a_password),
+		cmocka_unit_test(what_connection_lists_has_a_bound),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, down);
