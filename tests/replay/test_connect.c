@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -220,6 +221,80 @@ B025_a_pinned_address_opens_for_its_allowed_name_alone(void **state)
 	assert_int_equal(stage_accept(other), -1);
 }
 
+/* ---- addresses that do not answer ---- */
+
+#define REFUSES "203.0.113.30"
+#define SILENT "203.0.113.40"
+
+/* A full backlog answers no SYN. */
+static int
+silent_hole(int fill[static 4])
+{
+	struct endpoint e = { .port = 443 };
+	struct sockaddr_storage ss;
+	int hole = stage_listen(SILENT, 443);
+	socklen_t len;
+
+	listen(hole, 0);
+	assert_true(addr_parse(&e.addr, span_str(SILENT)));
+	len = endpoint_to_sockaddr(&e, &ss);
+	for (int i = 0; i < 4; i++) {
+		fill[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		(void)!connect(fill[i], (struct sockaddr *)&ss, len);
+	}
+	usleep(50000);
+	return hole;
+}
+
+static void
+B037_in_any_order_the_one_that_lives_serves(void **state)
+{
+	static const char *const addrs[] = { REFUSES, SILENT, OTHER };
+	static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 },
+	    { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+	int fill[4], hole = silent_hole(fill);
+	char name[32], place[48];
+	int64_t began;
+
+	(void)state;
+	stage_policy(LAB "  rule:\n"
+	    "    - {verdict: allow, hostname: \"*.many.test\"}\n");
+	for (int i = 0; i < 6; i++) {
+		snprintf(name, sizeof(name), "n%d.many.test", i);
+		snprintf(place, sizeof(place), "%s:443", name);
+		for (int k = 0; k < 3; k++)
+			stage_pin(name, addrs[orders[i][k]]);
+		began = now_ms();
+		assert_true(passes(place, name, other, REASON_NONE));
+		assert_true(now_ms() - began < 600);
+	}
+	for (int i = 0; i < 4; i++)
+		close(fill[i]);
+	close(hole);
+}
+
+static void
+B037_without_one_that_lives_it_is_told_in_time(void **state)
+{
+	int fill[4], hole = silent_hole(fill);
+	int64_t began = now_ms();
+
+	(void)state;
+	stage_pin("second.test", REFUSES);
+	whole(asks("second.test:443"), "HTTP/1.1 502",
+	    REASON_CONNECT_REFUSED);
+	assert_true(now_ms() - began < 500);
+	stage_pin("second.test", SILENT);
+	began = now_ms();
+	whole(asks("second.test:443"), "HTTP/1.1 504",
+	    REASON_CONNECT_TIMEOUT);
+	assert_in_range(now_ms() - began, stage_limits.connect_ms - 50,
+	    stage_limits.connect_ms + 500);
+	for (int i = 0; i < 4; i++)
+		close(fill[i]);
+	close(hole);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -231,6 +306,8 @@ main(void)
 		T(B023_a_name_inside_may_be_spelled_otherwise_but_not_be_another),
 		T(B023_no_name_inside_follows_the_rule_for_none),
 		T(B025_a_pinned_address_opens_for_its_allowed_name_alone),
+		T(B037_in_any_order_the_one_that_lives_serves),
+		T(B037_without_one_that_lives_it_is_told_in_time),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
