@@ -61,8 +61,9 @@ static int table_text(const struct rules_spec *r, const char *name,
 static int nft_open(struct nft *n, char *why, size_t size);
 static void nft_close(struct nft *n);
 static int nft_do(struct nft *n, const char *cmd, char *why, size_t size);
-static json_t *nft_table(struct nft *n, const char *name, int *error,
-    char *why, size_t size);
+static json_t *nft_table(struct nft *n, int *error, char *why, size_t size);
+static json_t *nft_chains(struct nft *n, const char *table, const char *text,
+    int *error, char *why, size_t size);
 static int table_compare(struct nft *n, const struct rules_spec *r, char *why,
     size_t size);
 
@@ -536,14 +537,12 @@ nft_do(struct nft *n, const char *cmd, char *why, size_t size)
 	return error;
 }
 
+/* What a command lists, as JSON; NULL with *error and why. */
 static json_t *
-nft_table(struct nft *n, const char *name, int *error, char *why,
-    size_t size)
+nft_list(struct nft *n, const char *cmd, int *error, char *why, size_t size)
 {
-	char cmd[128];
 	json_t *all, *list = NULL;
 
-	snprintf(cmd, sizeof(cmd), "list table inet %s", name);
 	n->flags(n->ctx, NFT_CTX_OUTPUT_JSON);
 	*error = nft_do(n, cmd, why, size);
 	n->flags(n->ctx, 0);
@@ -559,6 +558,53 @@ nft_table(struct nft *n, const char *name, int *error, char *why,
 		return NULL;
 	}
 	return list;
+}
+
+/*
+ * Our table.  One that is switched off has all of its rules and none of its
+ * effect; that is looked for in the plain listing, as libnftables 1.0.6 frees
+ * the flags of a table before it writes them as JSON.
+ */
+static json_t *
+nft_table(struct nft *n, int *error, char *why, size_t size)
+{
+	static const char cmd[] = "list table inet " TABLE;
+
+	*error = nft_do(n, cmd, why, size);
+	if (*error != 0)
+		return NULL;
+	if (strstr(n->output(n->ctx), "\n\tflags ") != NULL) {
+		snprintf(why, size, "the table is switched off (flags)");
+		*error = -EBADMSG;
+		return NULL;
+	}
+	return nft_list(n, cmd, error, why, size);
+}
+
+/* The chains that the text makes, of a table that cannot be listed whole
+ * because it has flags: see nft_table. */
+static json_t *
+nft_chains(struct nft *n, const char *table, const char *text, int *error,
+    char *why, size_t size)
+{
+	static const char word[] = "\tchain ";
+	json_t *all = json_array(), *list;
+	char cmd[128];
+
+	for (text = strstr(text, word); text != NULL;
+	    text = strstr(text, word)) {
+		text += strlen(word);
+		snprintf(cmd, sizeof(cmd), "list chain inet %s %.*s", table,
+		    (int)strcspn(text, " "), text);
+		list = nft_list(n, cmd, error, why, size);
+		if (list == NULL) {
+			json_decref(all);
+			return NULL;
+		}
+		json_array_extend(all, list);
+		json_decref(list);
+	}
+	return all;
 }
 
 /* Take away what differs between two loads of the same text. */
@@ -586,16 +632,16 @@ normalise(json_t *v)
 	}
 }
 
-/* The n-th thing of a listing that is not about the listing or the table. */
 static size_t
-things(json_t *list, json_t **out, size_t max)
+things_of(json_t *list, bool rules, json_t **out, size_t n, size_t max)
 {
-	size_t i, n = 0;
+	size_t i;
 	json_t *at;
 
 	json_array_foreach(list, i, at) {
 		if (json_object_get(at, "metainfo") != NULL ||
-		    json_object_get(at, "table") != NULL)
+		    json_object_get(at, "table") != NULL ||
+		    (json_object_get(at, "rule") != NULL) != rules)
 			continue;
 		normalise(at);
 		if (n < max)
@@ -603,6 +649,16 @@ things(json_t *list, json_t **out, size_t max)
 		n++;
 	}
 	return n;
+}
+
+/* What a listing has beside itself and the table: the rules last, which
+ * whole tables and single chains do not list in the same place. */
+static size_t
+things(json_t *list, json_t **out, size_t max)
+{
+	size_t n = things_of(list, false, out, 0, max);
+
+	return things_of(list, true, out, n, max);
 }
 
 static const char *
@@ -619,20 +675,6 @@ thing_name(json_t *thing)
 	return s != NULL ? s : "(without a name)";
 }
 
-/* A table that is switched off has all of its rules and none of its effect. */
-static bool
-is_dormant(json_t *list)
-{
-	size_t i;
-	json_t *at;
-
-	json_array_foreach(list, i, at)
-		if (json_object_get(json_object_get(at, "table"), "flags") !=
-		    NULL)
-			return true;
-	return false;
-}
-
 #define THINGS_MAX 128u
 
 static int
@@ -641,10 +683,6 @@ lists_compare(json_t *have, json_t *want, char *why, size_t size)
 	json_t *h[THINGS_MAX], *w[THINGS_MAX];
 	size_t nh, nw;
 
-	if (is_dormant(have)) {
-		snprintf(why, size, "the table is switched off (flags)");
-		return -EBADMSG;
-	}
 	nh = things(have, h, THINGS_MAX);
 	nw = things(want, w, THINGS_MAX);
 	for (size_t i = 0; i < nh && i < nw && i < THINGS_MAX; i++) {
@@ -676,7 +714,7 @@ table_compare(struct nft *n, const struct rules_spec *r, char *why,
 	json_t *have, *want = NULL;
 	int error, len;
 
-	have = nft_table(n, TABLE, &error, why, size);
+	have = nft_table(n, &error, why, size);
 	if (error == -ENOENT)
 		snprintf(why, size, "there is no table inet " TABLE);
 	if (have == NULL)
@@ -686,7 +724,7 @@ table_compare(struct nft *n, const struct rules_spec *r, char *why,
 	len = table_text(r, name, true, text, sizeof(text));
 	error = len < 0 ? len : nft_do(n, text, why, size);
 	if (error == 0) {
-		want = nft_table(n, name, &error, why, size);
+		want = nft_chains(n, name, text, &error, why, size);
 		if (want != NULL)
 			error = lists_compare(have, want, why, size);
 		if (n->run(n->ctx, gone) != 0 && error == 0) {
@@ -775,13 +813,13 @@ rules_watch_free(struct rules_watch *w)
 static json_t *
 table_things(struct nft *n, int *error, char *why, size_t size)
 {
-	json_t *list = nft_table(n, TABLE, error, why, size), *out;
+	json_t *list = nft_table(n, error, why, size), *out;
 	json_t *all[THINGS_MAX];
 	size_t len;
 
 	if (list == NULL)
 		return NULL;
-	out = is_dormant(list) ? NULL : json_array();
+	out = json_array();
 	len = things(list, all, THINGS_MAX);
 	for (size_t i = 0; out != NULL && i < len && i < THINGS_MAX; i++)
 		json_array_append(out, all[i]);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sidecar/rules.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 static struct rules_spec
@@ -229,6 +233,76 @@ the_longest_rule_set_fits(void **state)
 	assert_non_null(strstr(text_of(&r), "forw/rest"));
 }
 
+/* ---- in the kernel, in a network of its own ---- */
+
+static bool
+own_network(void)
+{
+	return unshare(CLONE_NEWNET) == 0 ||
+	    unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+}
+
+/* Somebody else's change. */
+static void
+nft(const char *cmd)
+{
+	void *lib = dlopen("libnftables.so.1", RTLD_NOW), *at[3], *ctx;
+	void *(*make)(uint32_t);
+	int (*run)(void *, const char *);
+	void (*end)(void *);
+
+	assert_non_null(lib);
+	at[0] = dlsym(lib, "nft_ctx_new");
+	at[1] = dlsym(lib, "nft_run_cmd_from_buffer");
+	at[2] = dlsym(lib, "nft_ctx_free");
+	memcpy(&make, &at[0], sizeof(make));
+	memcpy(&run, &at[1], sizeof(run));
+	memcpy(&end, &at[2], sizeof(end));
+	ctx = make(0);
+	assert_non_null(ctx);
+	assert_int_equal(run(ctx, cmd), 0);
+	end(ctx);
+	dlclose(lib);
+}
+
+static void
+what_was_loaded_is_found_and_what_changed_is_named(void **state)
+{
+	static const struct {
+		const char *cmd, *why;
+	} changes[] = {
+		{ "add table inet penstock { flags dormant; }",
+		    "switched off" },
+		{ "add chain inet penstock more", "\"more\" stands" },
+		{ "add rule inet penstock post accept", "1 more" },
+		{ "flush chain inet penstock post", "missing: " },
+		{ "flush chain inet penstock redir", "redir/exempt" },
+		{ "delete table inet penstock", "no table" },
+	};
+	struct rules_spec r = shared();
+	char why[RULES_WHY_BYTES] = "";
+	int rc;
+
+	(void)state;
+	if (!own_network())
+		skip();
+	rc = rules_apply(&r, why, sizeof(why));
+	if (rc == -ENOPKG)
+		skip();
+	assert_string_equal(why, "");
+	assert_int_equal(rc, 0);
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		assert_int_equal(rules_check(&r, why, sizeof(why)), 0);
+		nft(changes[i].cmd);
+		assert_int_not_equal(rules_check(&r, why, sizeof(why)), 0);
+		if (strstr(why, changes[i].why) == NULL)
+			assert_string_equal(why, changes[i].why);
+		assert_int_equal(rules_apply(&r, why, sizeof(why)), 0);
+	}
+	assert_int_equal(rules_remove(why, sizeof(why)), 0);
+	assert_int_equal(rules_check(&r, why, sizeof(why)), -ENOENT);
+}
+
 int
 main(void)
 {
@@ -245,6 +319,8 @@ main(void)
 		cmocka_unit_test(
 		    more_than_fits_is_an_error_not_a_shorter_rule_set),
 		cmocka_unit_test(the_longest_rule_set_fits),
+		cmocka_unit_test(
+		    what_was_loaded_is_found_and_what_changed_is_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
