@@ -143,6 +143,7 @@ $(B)/tests/replay/../fault/test_io: LDFLAGS += \
 $(B)/tests/proxy/test_listen: LDFLAGS += -Wl,--wrap=getsockopt \
 	-Wl,--wrap=getsockname,--wrap=conn_new,--wrap=account_turned_away
 
+$(B)/tests/dns/test_share: LDFLAGS += -Wl,--wrap=calloc
 $(B)/tests/sidecar/test_recorder: LDFLAGS += -Wl,--wrap=write
 
 .PHONY: unit manuals check enforcement asan fuzz lint layers corpus demo install \
