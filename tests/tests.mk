@@ -4,6 +4,6 @@ ledger-client_TESTS := record emit count log
 dns_TESTS := message pin cache resolve ask fold front front_tcp front_engine share
 proxy_TESTS := limit hello ja4 flight http http_body http_write refuse buf pipes listen
 sidecar_TESTS := change config parent source ipc compile main sockets rules open_table verb verbs admin recorder settings rules_route warden
-REPLAY_TESTS := test_tls test_http test_life test_bugs test_ends test_reload test_records test_requests test_connect
+REPLAY_TESTS := test_tls test_http test_kept test_life test_bugs test_ends test_reload test_records test_requests test_connect
 FAULT_TESTS := test_attack test_malloc
 FUZZ_TARGETS := fuzz_charter fuzz_image fuzz_dns_query fuzz_dns_answer fuzz_hello fuzz_http fuzz_response fuzz_host fuzz_addr fuzz_yaml fuzz_record

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/replay/stage.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -917,108 +916,6 @@ B34_two_hosts_are_refused(void **state)
 	assert_int_equal(stage_accept(web), -1);
 }
 
-/* A hello, or other bytes, behind an answered request: one engine looped on
- * them without end, and records told of another server. */
-static void
-W20_B29_what_follows_a_request_is_a_request(void **state)
-{
-	uint8_t hello[1024];
-	size_t n = stage_hello("allowed.test", hello, sizeof(hello));
-	int fd, server, other;
-
-	(void)state;
-	for (int i = 0; i < 3; i++) {
-		fd = stage_connect(WANTED, 80);
-		say(fd, "GET /a HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
-		server = stage_accept(web);
-		stage_read_head(server, got, sizeof(got));
-		say(server, "HTTP/1.1 204 No Content\r\n\r\n");
-		stage_read_head(fd, got, sizeof(got));
-		if (i == 0)
-			stage_send(fd, hello, n);
-		else
-			stage_send(fd, i == 1 ? "\0\1junk" : "\x80junk", 6);
-		refused(fd, "HTTP/1.1 400", REASON_HEAD_MALFORMED);
-		close(server);
-	}
-	/* the engine still serves */
-	fd = stage_connect(WANTED, 80);
-	say(fd, "GET /b HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
-	other = stage_accept(web);
-	assert_true(other >= 0);
-	close(other);
-	close(fd);
-}
-
-static void
-wait_for_end(int ms)
-{
-	for (int i = 0; i < ms / 100 && stage_no_record(RECORD_END); i++)
-		continue;
-}
-
-/* A client that leaves while a server is silent was met only when the idle
- * limit was over. */
-static void
-N11_a_client_that_left_is_met(void **state)
-{
-	struct linger now = { 1, 0 };
-	struct proxy_limits limits = stage_limits;
-	int fd, server;
-
-	(void)state;
-	down(NULL);
-	limits.idle_ms = 4000;
-	limits.keepalive_ms = 300;
-	stage_up(NULL, &limits);
-	web = stage_listen(ORIGIN, 80);
-	tls = stage_listen(ORIGIN, 443);
-	ssh = stage_listen(ORIGIN, 22);
-	for (int reset = 0; reset < 2; reset++) {
-		fd = stage_connect(WANTED, 80);
-		say(fd, "GET /a HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
-		server = stage_accept(web);
-		stage_read_head(server, got, sizeof(got));
-		if (reset)
-			setsockopt(fd, SOL_SOCKET, SO_LINGER, &now,
-			    sizeof(now));
-		close(fd);
-		wait_for_end(2500);
-		if (!reset) {
-			assert_int_equal(recv(server, got, 1, MSG_DONTWAIT),
-			    0);
-		} else {
-			assert_int_equal(recv(server, got, 1, MSG_DONTWAIT),
-			    -1);
-			assert_int_equal(errno, ECONNRESET);
-		}
-		close(server);
-	}
-}
-
-/* What came in one write with the CONNECT waits as long as any hello. */
-static void
-B022_bytes_behind_a_connect_have_the_time_of_a_hello(void **state)
-{
-	static const char head[] = "CONNECT git.test:22 HTTP/1.1\r\n"
-	    "Host: git.test:22\r\n\r\n\x16\x03\x01";
-	int fd = stage_connect(WANTED, 3128), server;
-	bool reset;
-
-	(void)state;
-	stage_send(fd, head, sizeof(head) - 1);
-	stage_read_head(fd, got, sizeof(got));
-	assert_memory_equal(got, "HTTP/1.1 200", 12);
-	server = stage_accept(ssh);
-	assert_true(server >= 0);
-	while (stage_record(RECORD_DECISION)->verdict == VERDICT_ALLOW)
-		continue;
-	stage_read_all(fd, got, sizeof(got), &reset);
-	assert_true(reset);
-	close(fd);
-	close(server);
-}
-
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -1059,9 +956,6 @@ main(void)
 		T(B022_plain_http_kept_inside_a_tunnel_has_the_time_of_a_kept_one),
 		T(N11_a_tunnel_whose_server_has_left_is_dialled_again),
 		T(no_memory_is_told_as_no_memory),
-		T(W20_B29_what_follows_a_request_is_a_request),
-		T(N11_a_client_that_left_is_met),
-		T(B022_bytes_behind_a_connect_have_the_time_of_a_hello),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
