@@ -22,7 +22,12 @@ MUST_USE int confine_privileges(enum role_kind k, uid_t uid, unsigned nofile);
  */
 MUST_USE int confine_lock(enum role_kind k, int dir);
 
-/* Both, for the one-shot compile role. */
+/*
+ * Both, for the one-shot compile role.  It keeps the uid of the start: at
+ * each reload it opens the configuration, which is that uid's alone where it
+ * has secrets, and a uid to take would stand in there, so that SETUID would
+ * have to be kept while it parses.
+ */
 MUST_USE int confine_compile(int dir);
 
 /* The parent, after everything privileged was done: SETUID, SETGID and KILL

@@ -29,7 +29,6 @@ settings_default(struct settings *s, enum settings_mode mode)
 	s->uid_recorder = UID_FIRST + 2;
 	s->uid_admin = UID_FIRST + 3;
 	s->uid_warden = UID_FIRST + 4;
-	s->uid_compile = SETTINGS_UID_KEEP;
 	s->drain_timeout_ms = 30000;
 	s->log_level = 2;
 	snprintf(s->admin, sizeof(s->admin), "127.0.0.1:9901");

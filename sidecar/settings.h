@@ -46,8 +46,8 @@ struct settings {
 	uint32_t ring_bytes;		/* of each producer */
 	char admin[SETTINGS_PATH_BYTES];	/* address:port | unix:PATH */
 	char ledger_dir[SETTINGS_PATH_BYTES];	/* empty: stdout */
-	uid_t uid_engine, uid_resolver, uid_recorder, uid_admin, uid_compile;
-	uid_t uid_warden;
+	uid_t uid_engine, uid_resolver, uid_recorder, uid_admin;
+	uid_t uid_warden;	/* compile keeps the parent's: confine.h */
 	uint32_t drain_timeout_ms;
 	uint8_t log_level;
 	bool accept_shared_segment;

@@ -170,6 +170,8 @@ what_is_wrong_is_said_with_its_place(void **state)
 		    "no key bogus" },
 		{ "version: 1\nmode: shared\nusers: {engine: 0}\n" CELL,
 		    "no uid" },
+		{ "version: 1\nmode: shared\nusers: {compile: 5}\n" CELL,
+		    "no key compile" },
 		{ "version: 1\nmode: shared\ndns: [\"127.0.0.1:99999\"]\n"
 		    CELL, "no address and port" },
 		{ "version: 1\nmode: shared\nlisteners: [{name: a, kind: "

@@ -171,7 +171,6 @@ each_role_has_a_uid_of_its_own(void **state)
 				assert_int_not_equal(u[i], u[j]);
 		}
 	}
-	assert_int_equal(s.uid_compile, SETTINGS_UID_KEEP);
 }
 
 /* ---- out of an image ---- */
@@ -410,7 +409,6 @@ what_may_change_is_no_difference(void **state)
 	b.log_level++;
 	b.drain_timeout_ms++;
 	b.n_resolvers = 1;
-	b.uid_compile = 1;
 	assert_null(settings_fixed_difference(&a, &b));
 }
 
