@@ -167,6 +167,18 @@ gauge(struct admin *a, const char *name, const char *help, uint64_t v)
 	    (unsigned long long)v);
 }
 
+/* The family of a counter has no _total in OpenMetrics. */
+static void
+counter(struct admin *a, bool openmetrics, const char *name,
+    const char *help, uint64_t v)
+{
+	const char *end = openmetrics ? "" : "_total";
+
+	say(a, "# HELP penstock_%s%s %s\n# TYPE penstock_%s%s counter\n"
+	    "penstock_%s_total %llu\n", name, end, help, name, end, name,
+	    (unsigned long long)v);
+}
+
 static unsigned
 get_metrics(struct admin *a, bool openmetrics)
 {
@@ -182,8 +194,10 @@ get_metrics(struct admin *a, bool openmetrics)
 	gauge(a, "start_timestamp_seconds", "When the daemon started",
 	    (uint64_t)h.started_s);
 	gauge(a, "engines_ready", "Engines that serve", h.engines_ready);
-	gauge(a, "role_restarts", "Times a role was started again",
-	    h.restarts);
+	/* A page that cannot be read is no fall to zero. */
+	if (h.beat_ms > 0)
+		counter(a, openmetrics, "role_restarts",
+		    "Times a role was started again", h.restarts);
 	say(a, "# HELP penstock_check_ok Checks of readyz\n"
 	    "# TYPE penstock_check_ok gauge\n");
 	for (unsigned c = 0; c < CHECK_COUNT; c++)

@@ -117,6 +117,7 @@ def test_the_numbers_are_those_of_the_records(used):
         used.records(kind="decision", verdict="allow")) > 0
     assert got[("penstock_records_total", ())] >= len(used.records())
     assert got[("penstock_records_lost_total", ())] == 0
+    assert got[("penstock_role_restarts_total", ())] == 0
     with open(os.path.join(ROOT, "VERSION")) as f:
         assert got[("penstock_build_info",
                     (("version", f.read().strip()),))] == 1

@@ -243,6 +243,31 @@ what_is_not_asked_well_is_refused(void **state)
 	assert_non_null(strstr(got, "\"ready\":true"));
 }
 
+static void
+restarts_are_a_counter_in_both_formats(void **state)
+{
+	(void)state;
+	good.beat_ms = now_ms();
+	good.restarts = 7;
+	health_write(page, &good);
+	assert_int_equal(ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+	    200);
+	assert_non_null(strstr(got,
+	    "\n# TYPE penstock_role_restarts_total counter\n"
+	    "penstock_role_restarts_total 7\n"));
+	assert_int_equal(ask("GET /metrics HTTP/1.1\r\nHost: x\r\n"
+	    "Accept: application/openmetrics-text\r\n\r\n"), 200);
+	assert_non_null(strstr(got,
+	    "\n# TYPE penstock_role_restarts counter\n"
+	    "penstock_role_restarts_total 7\n"));
+	/* unknown is not zero */
+	good.beat_ms = 0;
+	health_write(page, &good);
+	assert_int_equal(ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+	    200);
+	assert_null(strstr(got, "role_restarts"));
+}
+
 int
 main(void)
 {
@@ -255,6 +280,7 @@ main(void)
 		WITH(a_refused_policy_is_told_and_keeps_readiness),
 		WITH(readiness_and_liveness_are_told_apart),
 		WITH(what_is_not_asked_well_is_refused),
+		WITH(restarts_are_a_counter_in_both_formats),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
