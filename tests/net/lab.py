@@ -122,8 +122,6 @@ class Lab:
     def __init__(self, binary=None, quiet=True):
         self.binary = os.path.abspath(binary or os.environ.get("PENSTOCK") or
                                       ROOT + "/build/release/penstock")
-        # A sanitizer's build serves, another one keeps the rules.
-        self.rules_binary = os.environ.get("PENSTOCK_RULES")
         self.prefix = "pst%d" % os.getpid()
         self.dir = tempfile.mkdtemp(prefix="penstock-net-")
         os.chmod(self.dir, 0o755)
@@ -447,8 +445,8 @@ class Lab:
         self.unguarded(mode)        # and no plain proxy
         self.forward(False)
         self.config(mode, policy, extra, ipv6, cells, credential)
-        r = self.run(self.space, self.rules_binary or self.binary, "rules",
-                     "apply", "-c", self.conf)
+        r = self.run(self.space, self.binary, "rules", "apply", "-c",
+                     self.conf)
         if r.status != 0:
             raise LabError("rules: %r" % r)
         self.serve(env=env)
@@ -464,8 +462,7 @@ class Lab:
                 open(self.log_path, "wb") as err:
             self.penstock = subprocess.Popen(
                 ["ip", "netns", "exec", self.ns(self.space), self.binary,
-                 "serve", "-c", self.conf,
-                 *(["--rules", "external"] if self.rules_binary else [])],
+                 "serve", "-c", self.conf],
                 stdin=subprocess.DEVNULL,
                 stdout=out, stderr=err, env=env, start_new_session=True)
         self.children.append(self.penstock)
@@ -509,8 +506,7 @@ class Lab:
             self.penstock = None
         for space in ("gateway", "shared"):
             if space in self.spaces:
-                self.run(space, self.rules_binary or self.binary, "rules",
-                         "remove")
+                self.run(space, self.binary, "rules", "remove")
 
     def log(self):
         try:
