@@ -36,13 +36,15 @@ struct compile {
 	uint8_t digest[POLICY_DIGEST_BYTES];
 	struct endpoint own[OWN_MAX];
 	size_t n_own;
+	int own_err;			/* 0, or why the host's are not known */
 	const struct charter **charters;	/* of all cells, in a row */
 };
 
 static int load_config(struct compile *c, struct problems *ps);
 static int load_charters(struct compile *c, struct problems *ps);
 static int make_bundle(struct compile *c);
-static void list_own(struct compile *c);
+static int list_own(struct compile *c);
+static int need_own(struct compile *c, struct problems *ps);
 static int need_resolvers(struct compile *c, struct problems *ps);
 static int build(struct compile *c, uint64_t generation, int64_t now_s,
     struct problems *ps);
@@ -64,6 +66,8 @@ compile_new(struct compile **out, int dir, const char *name,
 		compile_free(c);
 		return -ENOMEM;
 	}
+	/* Now: after its confinement the role has no socket to ask with. */
+	c->own_err = list_own(c);
 	*out = c;
 	return 0;
 }
@@ -104,10 +108,10 @@ compile_run(struct compile *c, uint64_t generation, int64_t now_s,
 		rc = need_resolvers(c, ps);
 	if (rc == 0)
 		rc = make_bundle(c);
-	if (rc == 0) {
-		list_own(c);
+	if (rc == 0)
+		rc = need_own(c, ps);
+	if (rc == 0)
 		rc = build(c, generation, now_s, ps);
-	}
 	return rc;
 }
 
@@ -367,36 +371,67 @@ make_bundle(struct compile *c)
 
 /* ---- our own addresses, which nobody may dial through us ---- */
 
-static void
+static int
+add_own(struct compile *c, const struct ifaddrs *a)
+{
+	struct sockaddr_storage sa;
+	struct endpoint e;
+	size_t len;
+
+	if (a->ifa_addr == NULL || (a->ifa_flags & IFF_LOOPBACK))
+		return 0;
+	len = a->ifa_addr->sa_family == AF_INET6 ?
+	    sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+	memset(&sa, 0, sizeof(sa));
+	memcpy(&sa, a->ifa_addr, len);
+	if (!endpoint_from_sockaddr(&e, &sa))
+		return 0;
+	if (c->n_own == OWN_MAX)
+		return -E2BIG;
+	e.port = 0;
+	c->own[c->n_own++] = e;
+	return 0;
+}
+
+static int
 list_own(struct compile *c)
 {
-	const struct settings *s = &c->config->settings;
 	struct ifaddrs *all = NULL;
+	int rc = 0;
 
+	if (getifaddrs(&all) != 0)
+		return -errno;
+	for (struct ifaddrs *a = all; a != NULL && rc == 0; a = a->ifa_next)
+		rc = add_own(c, a);
+	freeifaddrs(all);
+	return rc;
+}
+
+/* One that is not on the list would be dialled as anybody's. */
+static int
+need_own(struct compile *c, struct problems *ps)
+{
+	const struct settings *s = &c->config->settings;
+	int rc = c->own_err;
+
+	if (rc == 0 && c->n_own + s->n_listeners + s->n_dns > OWN_MAX)
+		rc = -E2BIG;
+	if (rc == -E2BIG)
+		problem_add(ps, PROBLEM_ERROR, c->config->cells[0].at,
+		    "run penstock in a network namespace with fewer",
+		    "this host has more than %u addresses, and each has to "
+		    "be refused", OWN_MAX);
+	else if (rc != 0)
+		problem_add(ps, PROBLEM_ERROR, c->config->cells[0].at,
+		    "let penstock open netlink sockets", "the addresses of "
+		    "this host cannot be listed: %s", strerror(-rc));
+	if (rc != 0)
+		return -EINVAL;
 	for (uint32_t i = 0; i < s->n_listeners; i++)
 		c->own[c->n_own++] = s->listeners[i].at;
 	for (uint32_t i = 0; i < s->n_dns; i++)
 		c->own[c->n_own++] = s->dns[i];
-	if (getifaddrs(&all) != 0)
-		return;
-	for (struct ifaddrs *a = all; a != NULL; a = a->ifa_next) {
-		struct sockaddr_storage sa;
-		struct endpoint e;
-		size_t len;
-
-		if (a->ifa_addr == NULL || (a->ifa_flags & IFF_LOOPBACK) ||
-		    c->n_own == OWN_MAX)
-			continue;
-		len = a->ifa_addr->sa_family == AF_INET6 ?
-		    sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-		memset(&sa, 0, sizeof(sa));
-		memcpy(&sa, a->ifa_addr, len);
-		if (!endpoint_from_sockaddr(&e, &sa))
-			continue;
-		e.port = 0;
-		c->own[c->n_own++] = e;
-	}
-	freeifaddrs(all);
+	return 0;
 }
 
 /* ---- the image ---- */

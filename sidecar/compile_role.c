@@ -32,10 +32,10 @@ compile_main(void)
 		return 1;
 	env.accept_shared_segment =
 	    (order.flags & COMPILE_ORDER_SHARED_SEGMENT) != 0;
-	if (confine_compile(dir) != 0)
-		return 1;
 	rc = compile_new(&c, dir, order.text[0] != '\0' ? order.text : NULL,
 	    &env);
+	if (confine_compile(dir) != 0)
+		return 1;
 	if (rc == 0)
 		rc = compile_run(c, order.number, (int64_t)time(NULL), ps);
 	rc = report(c, rc, ps);

@@ -8,10 +8,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include "sidecar/confine.h"
 
 #define CONFIG "version: 1\nmode: shared\n" \
 	"cells: [{id: a, policy: [p.yaml]}]\n"
@@ -186,6 +190,87 @@ a_configuration_without_a_resolver_is_refused(void **state)
 	memset(&env, 0, sizeof(env));
 }
 
+/* An interface with an address, and no socket to ask for it once confined. */
+static int
+in_a_network_of_its_own(int addresses)
+{
+	FILE *ip;
+
+	if (unshare(CLONE_NEWNET) != 0)
+		return -1;
+	ip = popen("ip -batch -", "w");
+	if (ip == NULL)
+		return -1;
+	fputs("link add own0 type veth peer name own1\nlink set own0 up\n", ip);
+	for (int i = 0; i < addresses; i++)
+		fprintf(ip, "addr add 198.51.%d.%d/32 dev own0\n",
+		    100 + i / 250, 1 + i % 250);
+	return pclose(ip);
+}
+
+/* 0 when the image has it. */
+static int
+compile_confined(void)
+{
+	struct problems *ps = problem_new();
+	struct addr own;
+	struct compile *c;
+
+	if (compile_new(&c, dir_fd, "c.yaml", &env) != 0 ||
+	    confine_compile(dir_fd) != 0)
+		return 2;
+	if (compile_run(c, 7, 1800000000, ps) != 0)
+		return 3;
+	if (!addr_parse(&own, span_str("198.51.100.1")))
+		return 4;
+	return memmem(compile_image(c).data, compile_image(c).len, &own,
+	    sizeof(own)) == NULL;
+}
+
+static int
+in_a_child(int addresses, int (*what)(void))
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(in_a_network_of_its_own(addresses) != 0 ? 99 : what());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void
+the_host_s_addresses_are_in_a_confined_role_s_image(void **state)
+{
+	(void)state;
+	put("c.yaml", CONFIG);
+	put("p.yaml", POLICY);
+	assert_int_equal(in_a_child(1, compile_confined), 0);
+}
+
+static int
+compile_refused(void)
+{
+	struct problems *ps = problem_new();
+	struct compile *c;
+
+	if (compile_new(&c, dir_fd, "c.yaml", &env) != 0)
+		return 2;
+	return compile_run(c, 7, 1800000000, ps) != -EINVAL ||
+	    problem_count(ps, PROBLEM_ERROR) != 1;
+}
+
+static void
+more_addresses_than_can_be_refused_are_an_error(void **state)
+{
+	(void)state;
+	put("c.yaml", CONFIG);
+	put("p.yaml", POLICY);
+	assert_int_equal(in_a_child(257, compile_refused), 0);
+}
+
 static int
 make_dir(void **state)
 {
@@ -218,6 +303,10 @@ main(void)
 		cmocka_unit_test(a_link_beneath_the_directory_is_followed),
 		cmocka_unit_test(
 		    a_configuration_without_a_resolver_is_refused),
+		cmocka_unit_test(
+		    the_host_s_addresses_are_in_a_confined_role_s_image),
+		cmocka_unit_test(
+		    more_addresses_than_can_be_refused_are_an_error),
 		cmocka_unit_test(W40_the_environment_alone_makes_a_sidecar),
 	};
 
