@@ -86,7 +86,7 @@ count_engines(const struct role *r)
 	return 1;
 }
 
-/* Two descriptors a connection, an eighth for pipes and the rest: beyond that
+/* Two descriptors a connection, a sixteenth for pipes and the rest: beyond that
  * clients would be reset for want of a descriptor, whoever's turn it is. */
 static void
 fit_descriptors(struct role *r)
@@ -96,7 +96,7 @@ fit_descriptors(struct role *r)
 
 	if (getrlimit(RLIMIT_NOFILE, &l) != 0)
 		return;
-	fit = (l.rlim_cur - l.rlim_cur / 8) / 2;
+	fit = (l.rlim_cur - l.rlim_cur / 16) / 2;
 	if (l.rlim_cur == RLIM_INFINITY ||
 	    fit >= r->settings.limits.connections)
 		return;
