@@ -31,8 +31,9 @@ struct recorder {
 	bool ended[COLUMNS];	/* its producer died; ends are to be written */
 	char instance[80];	/* connection numbers are unique in it */
 	int64_t retry_ms;
-	bool ok;
+	bool ok, told;		/* told: the parent knows of the first one */
 	size_t used;			/* of batch */
+	size_t torn;	/* of its first line, so much is in the file */
 	char batch[BATCH_BYTES + RECORD_JSON_MAX_BYTES];
 };
 
@@ -81,6 +82,15 @@ failed(struct recorder *v, int err)
 	emit_state_beat(v->state, false, v->written, v->synced);
 }
 
+/* Readiness waits for it: where the parent does not read, the next beat says
+ * it once more. */
+static void
+tell(struct recorder *v)
+{
+	if (!v->told && v->written > 0)
+		v->told = role_send(v->role, IPC_WROTE) == 0;
+}
+
 /* All that was read is in the file: only now the rings may forget it. */
 static void
 commit(struct recorder *v)
@@ -88,17 +98,16 @@ commit(struct recorder *v)
 	for (unsigned i = 0; i < COLUMNS; i++)
 		if (v->rings[i] != NULL)
 			emit_commit(v->rings[i]);
-	if (v->written == 0 && v->seq > 0 &&
-	    role_send(v->role, IPC_WROTE) != 0)
-		log_line(LOG_WARN, "the parent does not read");
 	v->written = v->seq;
+	tell(v);
 }
 
-/* Write the batch; what could not be written stays in it. */
+/* Write the batch; a line that could not be written whole stays whole in it:
+ * another file may get it. */
 static void
 flush(struct recorder *v)
 {
-	size_t at = 0;
+	size_t at = v->torn, line;
 
 	while (at < v->used) {
 		ssize_t n = write(v->out, v->batch + at, v->used - at);
@@ -111,8 +120,11 @@ flush(struct recorder *v)
 		}
 		at += (size_t)n;
 	}
-	memmove(v->batch, v->batch + at, v->used - at);
-	v->used -= at;
+	for (line = at; line > 0 && v->batch[line - 1] != '\n'; line--)
+		continue;
+	v->torn = at - line;
+	memmove(v->batch, v->batch + line, v->used - line);
+	v->used -= line;
 	if (v->used > 0)
 		return;
 	commit(v);
@@ -281,10 +293,26 @@ on_beat(evutil_socket_t fd, short what, void *arg)
 		event_active(v->wake, EV_READ, 0);
 	if (v->ok)
 		end_lost(v);
+	tell(v);
 	emit_state_beat(v->state, v->ok, v->written, v->synced);
 }
 
 /* ---- life ---- */
+
+/* What could not be written goes to the new file, from the beginning of its
+ * line on; a part of that line may stay at the end of the old one. */
+static void
+use_file(struct recorder *v, int fd)
+{
+	if (v->torn > 0)
+		log_line(LOG_WARN, "the old %s ends in a torn line, which "
+		    "the new one has whole", LEDGER_FILE);
+	v->torn = 0;
+	if (v->out >= 0)
+		close(v->out);
+	v->out = fd;
+	log_line(LOG_INFO_, "reopened %s", LEDGER_FILE);
+}
 
 /* The parent opened the file again: all that came before is in the old one. */
 static void
@@ -292,9 +320,7 @@ take_file(struct recorder *v, int fd)
 {
 	drain_all(v);
 	end_torn_line(fd);
-	close(v->out);
-	v->out = fd;
-	log_line(LOG_INFO_, "reopened %s", LEDGER_FILE);
+	use_file(v, fd);
 }
 
 /* The same ring given again says that its producer has died. */
@@ -405,9 +431,7 @@ reopen(struct recorder *v)
 		    "error=%s", LEDGER_FILE, strerror(-fd));
 		return;
 	}
-	close(v->out);
-	v->out = fd;
-	log_line(LOG_INFO_, "reopened %s", LEDGER_FILE);
+	use_file(v, fd);
 }
 
 static void
@@ -415,20 +439,30 @@ recorder_order(struct role *r, enum ipc_type order)
 {
 	struct recorder *v = r->self;
 
-	if (order == IPC_REOPEN) {
+	if (order == IPC_REOPEN)
 		reopen(v);
-		return;
-	}
+	else
+		role_end(r);
+}
+
+/* Ordered to end, or without a parent: what is in the rings comes first. */
+static void
+recorder_stop(struct role *r)
+{
+	struct recorder *v = r->self;
+
+	if (!v->ok)
+		try_again(v);
 	while (v->ok && drain_all(v))
 		continue;
 	if (v->out > STDERR_FILENO && fdatasync(v->out) == 0)
 		v->synced = v->written;
 	emit_state_beat(v->state, v->ok, v->written, v->synced);
-	role_end(r);
 }
 
 const struct role_ops recorder_ops = {
 	.start = recorder_start,
 	.gift = recorder_gift,
 	.order = recorder_order,
+	.stop = recorder_stop,
 };

@@ -19,12 +19,12 @@
 #include "sidecar/role.h"
 
 #define FILE_NAME "records.jsonl"
-#define STAGES 8u
+#define STAGES 16u
 
 ssize_t __real_write(int fd, const void *data, size_t n);
 ssize_t __wrap_write(int fd, const void *data, size_t n);
 
-static enum { WHOLE = 0, SHORT, REFUSED } writing;
+static enum { WHOLE = 0, SHORT, TORN, REFUSED } writing;
 static unsigned writes;
 
 /* Only what goes to a file is touched. */
@@ -36,7 +36,9 @@ __wrap_write(int fd, const void *data, size_t n)
 	if (writing == WHOLE || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
 		return __real_write(fd, data, n);
 	writes++;
-	if (writing == REFUSED) {
+	if (writing == TORN && writes == 1)
+		return __real_write(fd, data, 37);
+	if (writing == REFUSED || writing == TORN) {
 		errno = ENOSPC;
 		return -1;
 	}
@@ -279,8 +281,66 @@ a_rotated_file_gets_no_more_and_an_end_drains_all(void **state)
 	recorder_ops.order(&s->role, IPC_REOPEN);
 	put(3, 4);
 	recorder_ops.order(&s->role, IPC_STOP);
+	recorder_ops.stop(&s->role);
 	expect_records("old", 0, 3);
 	expect_records(FILE_NAME, 3, 4);
+}
+
+static void
+what_is_in_the_rings_is_written_when_the_parent_is_gone(void **state)
+{
+	(void)state;
+	start();
+	put(0, 30);
+	assert_non_null(recorder_ops.stop);
+	recorder_ops.stop(&s->role);
+	expect_records(FILE_NAME, 0, 30);
+}
+
+static void
+a_line_torn_by_a_full_disk_is_whole_in_the_next_file(void **state)
+{
+	char path[64], line[RECORD_JSON_MAX_BYTES];
+	FILE *f;
+
+	(void)state;
+	start();
+	writing = TORN;
+	writes = 0;
+	put(0, 3);
+	turn(60);
+	assert_false(emit_ready(s->emit));
+	assert_int_equal(renameat(s->dir_fd, FILE_NAME, s->dir_fd, "old"), 0);
+	recorder_ops.order(&s->role, IPC_REOPEN);
+	writing = WHOLE;
+	turn(1300);
+	assert_true(emit_ready(s->emit));
+	expect_records(FILE_NAME, 0, 3);
+	snprintf(path, sizeof(path), "%s/old", s->dir);
+	f = fopen(path, "r");
+	assert_non_null(fgets(line, sizeof(line), f));
+	assert_int_equal(strlen(line), 37);
+	fclose(f);
+}
+
+static void
+the_first_record_is_told_once_the_parent_reads(void **state)
+{
+	static struct ipc_message m;
+	unsigned told = 0;
+
+	(void)state;
+	start();
+	while (role_send(&s->role, IPC_READY) == 0)
+		continue;
+	put(0, 1);
+	turn(50);
+	while (ipc_receive(s->parent, &m) == 1)
+		assert_int_equal(m.type, IPC_READY);
+	turn(250);
+	while (ipc_receive(s->parent, &m) == 1)
+		told += m.type == IPC_WROTE;
+	assert_int_equal(told, 1);
 }
 
 int
@@ -295,6 +355,9 @@ main(void)
 		WITH(a_link_in_place_of_the_file_is_not_followed),
 		WITH(what_a_dead_producer_had_open_ends),
 		WITH(a_rotated_file_gets_no_more_and_an_end_drains_all),
+		WITH(what_is_in_the_rings_is_written_when_the_parent_is_gone),
+		WITH(a_line_torn_by_a_full_disk_is_whole_in_the_next_file),
+		WITH(the_first_record_is_told_once_the_parent_reads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
