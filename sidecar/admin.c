@@ -36,6 +36,7 @@ struct admin {
 struct conn {
 	struct admin *admin;
 	struct bufferevent *bev;
+	struct event *limit;	/* from its accept to its end */
 	size_t scanned;
 	bool answered;
 };
@@ -266,6 +267,7 @@ static void
 conn_free(struct conn *c)
 {
 	c->admin->n--;
+	event_free(c->limit);
 	bufferevent_free(c->bev);
 	free(c);
 }
@@ -393,6 +395,14 @@ on_event(struct bufferevent *bev, short what, void *arg)
 }
 
 static void
+on_limit(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	conn_free(arg);
+}
+
+static void
 conn_new(struct admin *a, int fd)
 {
 	struct timeval limit = { .tv_sec = DEADLINE_S };
@@ -410,9 +420,16 @@ conn_new(struct admin *a, int fd)
 		free(c);
 		return;
 	}
+	c->limit = evtimer_new(a->role->base, on_limit, c);
+	if (c->limit == NULL || event_add(c->limit, &limit) != 0) {
+		if (c->limit != NULL)
+			event_free(c->limit);
+		bufferevent_free(c->bev);
+		free(c);
+		return;
+	}
 	a->n++;
 	bufferevent_setcb(c->bev, on_read, on_write, on_event, c);
-	bufferevent_set_timeouts(c->bev, &limit, &limit);
 	bufferevent_enable(c->bev, EV_READ | EV_WRITE);
 }
 

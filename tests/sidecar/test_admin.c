@@ -268,6 +268,29 @@ restarts_are_a_counter_in_both_formats(void **state)
 	assert_null(strstr(got, "role_restarts"));
 }
 
+static void
+a_client_that_sends_a_byte_now_and_then_has_no_more_time(void **state)
+{
+	struct timeval turn = { .tv_usec = 500000 };
+	char c;
+	int turns = 0;
+
+	(void)state;
+	start();
+	while (turns++ < 14) {
+		(void)event_base_loopexit(role.base, &turn);
+		(void)event_base_dispatch(role.base);
+		if (recv(client, &c, 1, 0) == 0)
+			break;
+		(void)send(client, "G", 1, MSG_NOSIGNAL);
+	}
+	close(client);
+	admin_ops.stop(&role);
+	count_close(role.counts);
+	event_base_free(role.base);
+	assert_in_range(turns, 9, 12);
+}
+
 int
 main(void)
 {
@@ -280,6 +303,7 @@ main(void)
 		WITH(a_refused_policy_is_told_and_keeps_readiness),
 		WITH(readiness_and_liveness_are_told_apart),
 		WITH(what_is_not_asked_well_is_refused),
+		WITH(a_client_that_sends_a_byte_now_and_then_has_no_more_time),
 		WITH(restarts_are_a_counter_in_both_formats),
 	};
 
