@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -137,6 +138,17 @@ emit_state_create(void)
 	return fd;
 }
 
+int
+emit_read_only(int fd)
+{
+	char path[32];
+	int got;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	got = open(path, O_RDONLY | O_CLOEXEC);
+	return got < 0 ? -errno : got;
+}
+
 /* The size was sealed by the parent; the header must agree with it. */
 static struct ring *
 ring_map(int fd, size_t *mapped)
@@ -152,6 +164,23 @@ ring_map(int fd, size_t *mapped)
 	return NULL;
 }
 
+/* A restarted producer goes on where the dead one had published; one that was
+ * taken over may have left anything there.  What is too far from the tail is
+ * refused until the recorder has skipped it. */
+static bool
+take_head(struct emit *e)
+{
+	uint64_t head = atomic_load(&e->ring->head);
+
+	e->size = e->ring->size;
+	e->head = (head + 7) & ~7ull;
+	if (e->head - atomic_load(&e->ring->tail) > e->size)
+		return false;
+	if (e->head != head)
+		atomic_store(&e->ring->head, e->head);
+	return true;
+}
+
 int
 emit_open(struct emit **out, int ring_fd, int state_fd, int wake_fd)
 {
@@ -163,13 +192,11 @@ emit_open(struct emit **out, int ring_fd, int state_fd, int wake_fd)
 	e->ring = ring_map(ring_fd, &e->mapped);
 	e->state = map(state_fd, &mapped, PROT_READ);
 	if (e->ring == NULL || e->state == NULL ||
-	    mapped < sizeof(*e->state) || e->state->magic != STATE_MAGIC) {
+	    mapped < sizeof(*e->state) || e->state->magic != STATE_MAGIC ||
+	    !take_head(e)) {
 		emit_close(e);
 		return -EBADMSG;
 	}
-	e->size = e->ring->size;
-	/* a restarted producer goes on where the dead one had published */
-	e->head = atomic_load(&e->ring->head);
 	e->wake_fd = wake_fd;
 	*out = e;
 	return 0;

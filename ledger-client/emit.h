@@ -17,6 +17,9 @@
 /* A sealed-size memfd for one ring of at least `bytes`; fd or -errno. */
 MUST_USE int emit_ring_create(size_t bytes);
 MUST_USE int emit_state_create(void);
+/* The same memory, by a descriptor that cannot be mapped for writing: for
+ * whoever shall only read it.  fd or -errno. */
+MUST_USE int emit_read_only(int fd);
 
 /* ---- producer ---- */
 struct emit;

@@ -155,7 +155,7 @@ give_producer(struct child *c)
 	struct parent *p = c->parent;
 
 	give(c, GIVE_RING, c->column, p->rings[c->column]);
-	give(c, GIVE_STATE, 0, p->state);
+	give(c, GIVE_STATE, 0, p->state_ro);
 	give(c, GIVE_WAKE, 0, p->wake);
 }
 
@@ -248,9 +248,7 @@ give_all(struct child *c)
 		give_recorder(c);
 		break;
 	case ROLE_ADMIN:
-		give(c, GIVE_STATE, 0, p->state);
-		give(c, GIVE_LIMITS, p->n_engines, p->limits_fd);
-		give(c, GIVE_HEALTH, 0, p->health_fd);
+		give(c, GIVE_HEALTH, 0, p->health_ro);
 		give(c, GIVE_LISTENER, 0, p->admin_fd);
 		break;
 	case ROLE_WARDEN:
@@ -315,7 +313,7 @@ take_message(struct child *c, struct ipc_message *m)
 	} else {
 		ipc_discard(m);
 		if (m->type == IPC_READY)
-			c->ready = true;
+			c->ready = c->served = true;
 		if (m->type == IPC_WROTE && c->kind == ROLE_RECORDER)
 			c->wrote = true;
 	}
@@ -375,6 +373,30 @@ schedule(struct child *c)
 		parent_fail(c->parent, 1);
 }
 
+static void
+say_ended(struct child *c, pid_t pid, int status)
+{
+	const char *how = WIFSIGNALED(status) ? "signal" : "status";
+	int number = WIFSIGNALED(status) ? WTERMSIG(status) :
+	    WEXITSTATUS(status);
+
+	parent_note(c->parent, RECORD_ROLE, "%s %u ended pid=%d %s=%d",
+	    role_word(c->kind), c->index, (int)pid, how, number);
+	log_line(LOG_ERROR_, "role ended role=%s index=%u pid=%d %s=%d",
+	    role_word(c->kind), c->index, (int)pid, how, number);
+}
+
+/* The recorder is needed until all is written. */
+static bool
+is_needed(const struct child *c)
+{
+	const struct parent *p = c->parent;
+
+	return p->phase == PHASE_SERVING || (p->phase >= PHASE_DRAIN &&
+	    c->kind == ROLE_RECORDER && c->served && !p->flushed &&
+	    !p->given_up);
+}
+
 void
 child_ended(struct child *c, int status)
 {
@@ -386,21 +408,15 @@ child_ended(struct child *c, int status)
 	c->ready = c->wrote = false;
 	forget(c);
 	shared_guard(p);
-	if (p->phase >= PHASE_DRAIN)
-		return;
-	parent_note(p, RECORD_ROLE, "%s %u ended pid=%d %s=%d",
-	    role_word(c->kind), c->index, (int)pid,
-	    WIFSIGNALED(status) ? "signal" : "status",
-	    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-	log_line(LOG_ERROR_, "role ended role=%s index=%u pid=%d %s=%d",
-	    role_word(c->kind), c->index, (int)pid,
-	    WIFSIGNALED(status) ? "signal" : "status",
-	    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	if (p->phase == PHASE_FLUSH && c->kind == ROLE_RECORDER)
+		p->flushed = status == 0;
+	if (p->phase < PHASE_DRAIN || status != 0)
+		say_ended(c, pid, status);
 	if (c->kind == ROLE_WARDEN)
 		parent_rules(p, NULL);
 	if (p->phase < PHASE_SERVING)
 		parent_fail(p, 1);	/* it never served: say so, once */
-	else
+	else if (is_needed(c))
 		schedule(c);
 	/* its ring once more: the recorder ends what it had open */
 	if (c->kind == ROLE_ENGINE)
@@ -416,7 +432,7 @@ on_again(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	if (c->parent->phase != PHASE_SERVING || c->pid > 0)
+	if (!is_needed(c) || c->pid > 0)
 		return;
 	c->restarts++;
 	rc = child_start(c);
@@ -428,6 +444,8 @@ on_again(evutil_socket_t fd, short what, void *arg)
 	}
 	parent_note(c->parent, RECORD_ROLE, "%s %u started again pid=%d",
 	    role_word(c->kind), c->index, (int)c->pid);
+	if (c->parent->phase == PHASE_FLUSH)
+		child_send(c, IPC_STOP);
 }
 
 unsigned

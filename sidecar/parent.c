@@ -66,6 +66,7 @@ static void
 init(struct parent *p, const struct parent_options *o)
 {
 	p->o = *o;
+	p->state_ro = p->health_ro = -1;
 	p->image_fd = p->config_dir = p->admin_fd = -1;
 	p->ledger_dir = p->ledger_lock = -1;
 	p->state = p->wake = p->counts_fd = p->limits_fd = p->pins_fd = -1;
@@ -285,7 +286,8 @@ phase_complete(const struct parent *p)
 		    p->children[CHILD_WARDEN].pid == 0 &&
 		    p->children[CHILD_ADMIN].pid == 0;
 	case PHASE_FLUSH:
-		return p->children[CHILD_RECORDER].pid == 0;
+		return p->children[CHILD_RECORDER].pid == 0 && (p->flushed ||
+		    p->given_up || !p->children[CHILD_RECORDER].served);
 	}
 	return false;
 }
@@ -324,6 +326,7 @@ parent_advance(struct parent *p)
 }
 
 static int check_rules(struct parent *p);
+static void last_call(struct parent *p, uint32_t ms);
 static int check_uid(const struct parent *p);
 
 static int
@@ -344,6 +347,7 @@ static void
 flush_last(struct parent *p)
 {
 	parent_note(p, RECORD_STOP, "status=%d", p->status);
+	last_call(p, FLUSH_LIMIT_MS);
 	child_send(&p->children[CHILD_RECORDER], IPC_STOP);
 }
 
@@ -485,6 +489,8 @@ serving(struct parent *p)
 
 /* ---- the end ---- */
 
+/* The recorder is spared until it had its time alone: another role that hangs
+ * takes no records with it. */
 static void
 on_last_call(evutil_socket_t fd, short what, void *arg)
 {
@@ -493,9 +499,14 @@ on_last_call(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	log_line(LOG_ERROR_, "roles did not end in time: killed");
+	p->given_up = p->phase == PHASE_FLUSH;
+	if (p->given_up && p->status == 0)
+		p->status = 1;
 	for (unsigned i = 0; i < p->n_children; i++)
-		if (p->children[i].pid > 0)
+		if (p->children[i].pid > 0 &&
+		    (i != CHILD_RECORDER || p->given_up))
 			kill(p->children[i].pid, SIGKILL);
+	parent_advance(p);
 }
 
 static void

@@ -29,6 +29,7 @@ struct child {
 	int fd;
 	bool ready;
 	bool wrote;			/* recorder: its first record is out */
+	bool served;			/* it was ready once */
 	struct event *readable;
 	struct event *again;		/* timer of the next start */
 	int64_t started_ms;
@@ -80,6 +81,7 @@ struct parent {
 	/* shared with the roles */
 	int rings[COLUMNS];
 	int state, wake, counts_fd, limits_fd, health_fd, pins_fd;
+	int state_ro, health_ro;	/* for whoever only reads them */
 	int listeners[SETTINGS_LISTENERS_MAX];
 	int dns_udp[4], dns_tcp[4];
 	int admin_fd, ledger_dir;
@@ -91,6 +93,8 @@ struct parent {
 	struct event *reset[SETTINGS_LISTENERS_MAX];
 
 	struct event *signals[6];
+	bool flushed;			/* the recorder ended in order */
+	bool given_up;			/* it had its time to */
 	struct event *last_call;	/* when draining has to be over */
 };
 

@@ -38,7 +38,7 @@ enum give {
 	GIVE_NONE = 0,
 	GIVE_POLICY,		/* the image; a later one replaces it */
 	GIVE_RING,		/* producer: its own; recorder: index=column */
-	GIVE_STATE,		/* the recorder's state page */
+	GIVE_STATE,		/* the recorder's page; others: read-only */
 	GIVE_WAKE,		/* eventfd that wakes the recorder */
 	GIVE_COUNTS,
 	GIVE_LIMITS,		/* index: how many engines there are */

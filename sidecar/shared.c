@@ -82,10 +82,12 @@ make_memory(struct parent *p)
 			return p->rings[i];
 	}
 	p->state = emit_state_create();
+	p->state_ro = p->state < 0 ? p->state : emit_read_only(p->state);
+	p->health_ro = emit_read_only(p->health_fd);
 	p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	p->counts_fd = count_create();
 	p->limits_fd = limit_create(p->settings.limits.connections);
-	if (p->state < 0 || p->wake < 0 || p->counts_fd < 0 ||
+	if (p->state_ro < 0 || p->health_ro < 0 || p->wake < 0 || p->counts_fd < 0 ||
 	    p->limits_fd < 0)
 		return -ENOMEM;
 	rc = count_open(&p->counts, p->counts_fd, COLUMN_PARENT);

@@ -394,6 +394,59 @@ a_ring_cannot_be_made_smaller(void **state)
 	assert_int_equal(errno, EPERM);
 }
 
+static void
+a_head_left_by_a_hostile_producer_is_not_gone_on_from(void **state)
+{
+	uint64_t head = 61, far = 1ull << 40;
+	struct emit *next;
+	size_t size;
+	uint8_t *p = map_ring(&size);
+
+	(void)state;
+	memcpy(p + HEAD_AT, &head, sizeof(head));
+	assert_int_equal(emit_open(&next, ring_fd, state_fd, wake_fd), 0);
+	memcpy(&head, p + HEAD_AT, sizeof(head));
+	assert_int_equal(head, 64);
+	assert_null(next_record(reader, &lost));
+	beat();
+	make(RECORD_DECISION, 9, 10);
+	assert_int_equal(emit_decision(next, &r, 0), 0);
+	assert_non_null(next_record(reader, &lost));
+	emit_close(next);
+	memcpy(p + HEAD_AT, &far, sizeof(far));
+	assert_int_equal(emit_open(&next, ring_fd, state_fd, wake_fd),
+	    -EBADMSG);
+	/* the recorder has passed it */
+	assert_null(next_record(reader, &lost));
+	assert_int_equal(emit_open(&next, ring_fd, state_fd, wake_fd), 0);
+	emit_close(next);
+	munmap(p, size);
+}
+
+static void
+a_producer_cannot_write_the_recorder_s_state(void **state)
+{
+	int fd = emit_read_only(state_fd);
+	struct emit *next;
+	void *p;
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_true(mmap(NULL, 8, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+	    == MAP_FAILED);
+	assert_int_equal(errno, EACCES);
+	p = mmap(NULL, 8, PROT_READ, MAP_SHARED, fd, 0);
+	assert_true(p != MAP_FAILED);
+	assert_int_equal(mprotect(p, 8, PROT_READ | PROT_WRITE), -1);
+	munmap(p, 8);
+	assert_int_equal(emit_open(&next, ring_fd, fd, wake_fd), 0);
+	beat();
+	assert_true(emit_ready(next));
+	emit_close(next);
+	assert_int_equal(emit_read_only(-1), -ENOENT);
+	close(fd);
+}
+
 #define ONE(test) cmocka_unit_test_setup_teardown(test, up, down)
 
 int
@@ -412,6 +465,8 @@ main(void)
 		ONE(a_hostile_head_never_leads_out_of_the_ring),
 		ONE(what_is_no_ring_is_not_opened),
 		ONE(a_ring_cannot_be_made_smaller),
+		ONE(a_head_left_by_a_hostile_producer_is_not_gone_on_from),
+		ONE(a_producer_cannot_write_the_recorder_s_state),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

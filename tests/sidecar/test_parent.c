@@ -519,6 +519,52 @@ signals_that_go_to_the_whole_group_end_in_order(void **state)
 }
 
 static void
+a_recorder_that_dies_in_a_drain_is_started_again(void **state)
+{
+	char path[128];
+
+	(void)state;
+	start_ready(0);
+	/* both signals are there before the daemon takes one */
+	kill(daemon_pid, SIGSTOP);
+	kill(role_pid("recorder", 0), SIGKILL);
+	pause_ms(50);
+	kill(daemon_pid, SIGTERM);
+	kill(daemon_pid, SIGCONT);
+	assert_int_equal(stop(), 0);
+	assert_true(logged("role ended role=recorder"));
+	path_of(path, "out");
+	assert_non_null(strstr(get(path), "\"kind\":\"stop\""));
+}
+
+/* Which of its mappings of that memory could be made writable. */
+static bool
+may_write(pid_t pid, const char *memory)
+{
+	char path[64], *at;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)pid);
+	at = strstr(get(path), memory);
+	assert_non_null(at);
+	at = strstr(at, "VmFlags:");
+	assert_non_null(at);
+	*strchrnul(at, '\n') = '\0';
+	return strstr(at, " mw") != NULL;
+}
+
+static void
+only_its_writer_can_write_a_page_of_state(void **state)
+{
+	(void)state;
+	start_ready(0);
+	assert_true(may_write(role_pid("recorder", 0), "penstock-recorder"));
+	assert_false(may_write(role_pid("engine", 0), "penstock-recorder"));
+	assert_false(may_write(role_pid("resolver", 0), "penstock-recorder"));
+	assert_false(may_write(role_pid("admin", 0), "penstock-health"));
+	assert_int_equal(stop(), 0);
+}
+
+static void
 the_parent_s_death_ends_every_role(void **state)
 {
 	char path[64];
@@ -686,6 +732,8 @@ main(void)
 		EACH(a_role_that_dies_is_recorded_and_started_again),
 		EACH(B073_a_policy_that_does_not_compile_changes_nothing),
 		EACH(signals_that_go_to_the_whole_group_end_in_order),
+		EACH(a_recorder_that_dies_in_a_drain_is_started_again),
+		EACH(only_its_writer_can_write_a_page_of_state),
 		EACH(the_parent_s_death_ends_every_role),
 		EACH(bad_configuration_ends_with_78),
 		EACH(a_mode_whose_rules_are_not_in_place_is_refused),
