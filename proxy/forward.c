@@ -224,6 +224,7 @@ forward_head(struct conn *c, enum reason *why)
 	struct http_request rq;
 	uint16_t port = c->inside ? c->port : c->original.port ?
 	    c->original.port : 80;
+	const size_t max = c->proxy->limits.head_bytes;
 	enum parse p;
 
 	o->shown = SHOWN_REQUEST;
@@ -235,8 +236,9 @@ forward_head(struct conn *c, enum reason *why)
 		}
 	}
 	p = http_request_parse(buf_span(&c->in), &o->scanned, port, &rq, why);
-	if (p == PARSE_MORE &&
-	    buf_left(&c->in) > c->proxy->limits.head_bytes) {
+	/* One that comes whole is no smaller for it. */
+	if ((p == PARSE_MORE && buf_left(&c->in) > max) ||
+	    (p == PARSE_DONE && rq.head_bytes > max)) {
 		*why = REASON_HEAD_TOO_LARGE;
 		return PARSE_BAD;
 	}
