@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start, change, failure and end."""
 import json
-import json
 import os
 import signal
 import time
@@ -9,7 +8,7 @@ import time
 import pytest
 
 from cases import reached
-from lab import POLICY
+from lab import POLICY, PYTHON
 
 HOLD = """
 import socket, sys, time
@@ -49,8 +48,19 @@ print(len(got), got[-14:])
 """
 
 
+@pytest.fixture(scope="module")
+def leaks(lab):
+    """What is refused or cut below is neither without penstock."""
+    for mode in ("gateway", "shared"):
+        lab.unguarded(mode)
+        for r in (fetch(lab), fetch(lab, "evil.test"), direct(lab)):
+            assert reached(r), r
+        r = lab.python(HOLD, "1")
+        assert r.out == "open\nkept\n", r
+
+
 @pytest.fixture(params=["gateway", "shared"])
-def fresh(request, lab):
+def fresh(request, lab, leaks):
     lab.up(request.param)
     # the address is known for echo.test from here on
     r = lab.agent("getent", "hosts", "echo.test")
@@ -127,19 +137,28 @@ def test_a_bad_policy_changes_nothing(fresh):
     assert cause and all("level=error" in line for line in cause), lab.log()
 
 
-def test_b67_flows_that_a_new_policy_forbids_are_cut(fresh):
-    lab = fresh
-    p = lab.start(lab.agent_space, *lab.AS_AGENT, "/usr/bin/python3", "-c",
-                  HOLD, "6", stdout=-1)
+def held_over(lab, policy, seconds):
+    """What a new policy makes of an open flow within these seconds."""
+    p = lab.start(lab.agent_space, *lab.AS_AGENT, PYTHON, "-c", HOLD,
+                  str(seconds), stdout=-1)
     try:
         assert p.stdout.readline() == b"open\n"
         with open(lab.policy, "w") as f:
-            f.write("\n".join(line for line in POLICY.splitlines()
-                              if "echo.test" not in line) + "\n")
+            f.write(policy)
         hup(lab)
-        assert p.stdout.readline() == b"cut\n"
+        return p.stdout.readline()
     finally:
         lab.stop(p)
+
+
+def test_b67_flows_that_a_new_policy_forbids_are_cut(fresh):
+    lab = fresh
+    other = POLICY.replace("hostname: git.test", "hostname: evil.test")
+    assert held_over(lab, other, 2) == b"kept\n"
+    assert reached(fetch(lab, "evil.test"))     # it is in use
+    assert held_over(lab, "\n".join(
+        line for line in POLICY.splitlines() if "echo.test" not in line) +
+        "\n", 6) == b"cut\n"
 
 
 def test_a_killed_engine_comes_back(fresh):
@@ -329,7 +348,7 @@ def test_status_names_each_process(fresh):
             lab.get("/readyz?verbose")[1]
 
 
-def test_b080_b082_rotation_and_kill_leave_whole_records(lab):
+def test_b080_b082_rotation_and_kill_leave_whole_records(lab, leaks):
     """Rename and signal, again and again, and a recorder killed in between:
     every line is a record, no number is missing within one recorder's life
     and none stands twice."""

@@ -2,9 +2,45 @@
 """What is written of what happened."""
 import json
 
-from cases import GET, TCP
+from cases import GET, TCP, Case, check_pair, curl, program, reached
 
 ADDRESS = "203.0.113.10"
+
+
+def denial(lab, r):
+    d = lab.record(kind="decision", name="denied.test")
+    assert d["verdict"] == "deny" and d["reason"] == "rule_deny", d
+    assert d["rule"] == "no-denied", d
+    assert d["rule_reason"] == "use the artifact store", d
+
+
+def each_request(lab, r):
+    deny = lab.record(kind="decision", name="evil.test", verdict="deny",
+                      name_from="host")
+    allow = lab.record(kind="decision", name="allowed.test",
+                       connection=deny["connection"])
+    assert allow["request"] == 1 and deny["request"] == 2
+
+
+def question(lab, r):
+    d = lab.record(kind="dns", name="evil.test")
+    assert d["verdict"] == "deny" and d["reason"] == "no_rule", d
+
+
+CASES = [
+    Case("a-denial-names-its-rule",
+         curl("-k", "--resolve", "denied.test:443:203.0.113.11",
+              "https://denied.test/"), reached, denial),
+    Case("every-request-of-a-connection", program(
+        TCP, ADDRESS, "80", "GET /?one HTTP/1.1\\r\\n"
+        "Host: allowed.test\\r\\n\\r\\n" + GET % "evil.test", ""),
+        lambda r: "reached evil.test" in r.out, each_request),
+    Case("questions", curl("http://evil.test/"), reached, question),
+]
+
+
+def test_written_of_what_leaks_without(gate, case):
+    check_pair(gate, case)
 
 
 def test_an_allowed_connection_has_a_decision_and_an_end(gate):
@@ -26,28 +62,6 @@ def test_an_allowed_connection_has_a_decision_and_an_end(gate):
     assert e["dialled"] == ADDRESS + ":443", e
 
 
-def test_a_denial_names_its_rule(gate):
-    lab = gate.lab
-    lab.agent("curl", "-sSk", "--resolve", "denied.test:443:203.0.113.11",
-              "https://denied.test/")
-    d = lab.record(kind="decision", name="denied.test")
-    assert d["verdict"] == "deny" and d["reason"] == "rule_deny", d
-    assert d["rule"] == "no-denied", d
-    assert d["rule_reason"] == "use the artifact store", d
-
-
-def test_every_request_of_a_connection_is_a_record(gate):
-    lab = gate.lab
-    lab.python(TCP, ADDRESS, "80",
-               "GET /?one HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n" +
-               GET % "evil.test", "")
-    deny = lab.record(kind="decision", name="evil.test", verdict="deny",
-                      name_from="host")
-    allow = lab.record(kind="decision", name="allowed.test",
-                       connection=deny["connection"])
-    assert allow["request"] == 1 and deny["request"] == 2
-
-
 def test_w27_outside_bytes_are_escaped(gate):
     lab = gate.lab
     lab.python(TCP, ADDRESS, "80", "GET /\\x1b[31m HTTP/1.1\\r\\n"
@@ -61,13 +75,6 @@ def test_w27_outside_bytes_are_escaped(gate):
     assert b"\x1b" not in data and b"\xff" not in data
     with open(lab.log_path, "rb") as f:
         assert b"\x1b" not in f.read()
-
-
-def test_questions_are_recorded(gate):
-    lab = gate.lab
-    lab.agent("curl", "-sS", "-m", "5", "http://evil.test/")
-    d = lab.record(kind="dns", name="evil.test")
-    assert d["verdict"] == "deny" and d["reason"] == "no_rule", d
 
 
 def test_sequence_numbers_have_no_gap(gate):
