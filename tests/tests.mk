@@ -7,3 +7,4 @@ sidecar_TESTS := change config parent source ipc compile main sockets rules open
 REPLAY_TESTS := test_tls test_http test_kept test_life test_bugs test_ends test_reload test_records test_requests test_connect
 FAULT_TESTS := test_attack test_malloc
 FUZZ_TARGETS := fuzz_charter fuzz_image fuzz_dns_query fuzz_dns_answer fuzz_hello fuzz_http fuzz_response fuzz_host fuzz_addr fuzz_yaml fuzz_record
+sidecar_TESTS += confine seccomp
