@@ -294,7 +294,10 @@ proxy_set_policy(struct proxy *p, const struct policy *policy)
 		next = LIST_NEXT(c, link);
 		conn_renumber(c);
 	}
-	event_add(p->grace, &tv);
+	/* One that runs is not begun anew: reloads in a row would keep what
+	 * the first of them forbade. */
+	if (!evtimer_pending(p->grace, NULL))
+		event_add(p->grace, &tv);
 }
 
 void

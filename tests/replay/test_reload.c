@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/replay/stage.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -360,6 +362,36 @@ W24_a_report_lets_the_server_speak_first(void **state)
 	close(fd);
 }
 
+static void
+reloads_in_a_row_keep_nothing_that_the_first_forbade(void **state)
+{
+	struct proxy_limits l = stage_limits;
+	int fd, server, n = 0;
+
+	(void)state;
+	down(NULL);
+	l.reload_grace_ms = 600;
+	stage_up(ALLOW("allowed.test"), &l);
+	origin = stage_listen(ORIGIN, 443);
+	web = stage_listen(ORIGIN, 80);
+	fd = tunnel(origin, "allowed.test:443", &server);
+	shake(fd, server, stage_hello("allowed.test", hello, sizeof(hello)),
+	    true);
+	stage_policy(ALLOW("late.test"));
+	for (; n < 10; n++) {
+		usleep(200000);
+		stage_policy(ALLOW("late.test"));
+		if (recv(fd, got, sizeof(got), MSG_DONTWAIT) != -1 ||
+		    errno != EAGAIN)
+			break;
+	}
+	assert_in_range(n, 2, 5);
+	assert_int_equal(stage_record(RECORD_END)->reason,
+	    REASON_POLICY_CHANGED);
+	close(fd);
+	close(server);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -373,6 +405,7 @@ main(void)
 		T(an_opaque_flow_hides_no_name_where_that_is_denied),
 		T(a_gate_that_stays_undecided_is_a_denial),
 		T(W24_a_report_lets_the_server_speak_first),
+		T(reloads_in_a_row_keep_nothing_that_the_first_forbade),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
