@@ -537,6 +537,25 @@ a_recorder_that_dies_in_a_drain_is_started_again(void **state)
 	assert_non_null(strstr(get(path), "\"kind\":\"stop\""));
 }
 
+static void
+an_engine_that_hangs_takes_no_records_with_it(void **state)
+{
+	char path[128];
+	pid_t engine;
+
+	(void)state;
+	put("penstock.yaml", CONFIG "drain_timeout: 1s\n");
+	start_ready(0);
+	engine = role_pid("engine", 0);
+	kill(engine, SIGSTOP);
+	assert_int_equal(stop(), 0);
+	assert_true(logged("did not end in time"));
+	assert_true(logged("role ended role=engine"));
+	assert_false(logged("role ended role=recorder"));
+	path_of(path, "out");
+	assert_non_null(strstr(get(path), "\"kind\":\"stop\""));
+}
+
 /* Which of its mappings of that memory could be made writable. */
 static bool
 may_write(pid_t pid, const char *memory)
@@ -733,6 +752,7 @@ main(void)
 		EACH(B073_a_policy_that_does_not_compile_changes_nothing),
 		EACH(signals_that_go_to_the_whole_group_end_in_order),
 		EACH(a_recorder_that_dies_in_a_drain_is_started_again),
+		EACH(an_engine_that_hangs_takes_no_records_with_it),
 		EACH(only_its_writer_can_write_a_page_of_state),
 		EACH(the_parent_s_death_ends_every_role),
 		EACH(bad_configuration_ends_with_78),
