@@ -87,8 +87,8 @@ make_memory(struct parent *p)
 	p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	p->counts_fd = count_create();
 	p->limits_fd = limit_create(p->settings.limits.connections);
-	if (p->state_ro < 0 || p->health_ro < 0 || p->wake < 0 || p->counts_fd < 0 ||
-	    p->limits_fd < 0)
+	if (p->state_ro < 0 || p->health_ro < 0 || p->wake < 0 ||
+	    p->counts_fd < 0 || p->limits_fd < 0)
 		return -ENOMEM;
 	rc = count_open(&p->counts, p->counts_fd, COLUMN_PARENT);
 	if (rc == 0)
