@@ -451,7 +451,7 @@ class Lab:
             raise LabError("rules: %r" % r)
         self.serve(env=env)
 
-    def serve(self, env=None, records=None):
+    def serve(self, *argv, env=None, records=None):
         """Start penstock, until it is ready; `records` takes its records in
         place of a file, and then it need only serve."""
         self.starts += 1
@@ -462,7 +462,7 @@ class Lab:
                 open(self.log_path, "wb") as err:
             self.penstock = subprocess.Popen(
                 ["ip", "netns", "exec", self.ns(self.space), self.binary,
-                 "serve", "-c", self.conf],
+                 "serve", "-c", self.conf, *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=out, stderr=err, env=env, start_new_session=True)
         self.children.append(self.penstock)

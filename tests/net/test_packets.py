@@ -382,13 +382,11 @@ def test_b071_admin_port_is_closed_to_the_agent(lab):
         f.write(text.replace("unix:" + lab.admin, "127.0.0.1:9901"))
     ours = ("setpriv", "--reuid", "1337", "--clear-groups", *ask)
     lab.ready, ready = lambda: "ok" in lab.run("shared", *ours).out, lab.ready
-    held, lab.rules_binary = lab.rules_binary, lab.binary
     try:
-        lab.serve()             # and nobody has made the rules
+        lab.serve("--rules", "external")    # and nobody has made any
         r = lab.agent(*ask)
         assert r.status == 0 and "ok" in r.out, r
         lab.stop(lab.penstock)
-        lab.rules_binary = held
         r = lab.verb("rules", "apply", "-c", lab.conf)
         assert r.status == 0, r
         lab.serve()
@@ -398,7 +396,7 @@ def test_b071_admin_port_is_closed_to_the_agent(lab):
         r = lab.run("shared", *ask)
         assert r.status == 0 and "ok" in r.out, r
     finally:
-        lab.ready, lab.rules_binary = ready, held
+        lab.ready = ready
         lab.down()
 
 
