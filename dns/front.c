@@ -294,31 +294,44 @@ answer_failure(struct waiting *w, enum reason why, uint32_t ttl_s)
 	send_answer(w, &a);
 }
 
-/* What a question with this answer is told: judged, recorded and pinned. */
+static bool
+pin_answer(const struct waiting *w, const struct cache_answer *a)
+{
+	struct cell_view cell = { 0 };
+	int64_t now = clock_ms(CLOCK_MONOTONIC);
+
+	return policy_cell(w->front->policy, w->cell, 0, &cell) &&
+	    pin_add(w->front->parts.pins, cell.id, &w->question.name,
+	    a->addrs, a->n_addrs,
+	    now + (int64_t)a->ttl_s * 1000 + PIN_GRACE_MS, now);
+}
+
+/* What a question with this answer is told: judged, pinned and recorded.
+ * The record is the last, so that it says what happens. */
 static enum reason
 conclude(struct waiting *w, struct cache_answer *a)
 {
 	enum reason why = a->reason, told;
-	int64_t now = clock_ms(CLOCK_MONOTONIC);
 
 	if (why == REASON_NONE)
 		why = keep_allowed(w, a);
 	told = why == REASON_NONE && w->via != VIA_NONE &&
 	    !has_type(a, w->question.type) ? REASON_DNS_NODATA : why;
-	if (!is_refusal(why) && !record_allowed(w, told))
+	if (!is_refusal(why) && w->via != VIA_NONE &&
+	    !emit_ready(w->front->parts.emit))
 		why = REASON_LEDGER_UNAVAILABLE;
 	/* what no connection would find is not told */
-	if (why == REASON_NONE && !pin_add(w->front->parts.pins,
-	    &w->question.name, a->addrs, a->n_addrs,
-	    now + (int64_t)a->ttl_s * 1000 + PIN_GRACE_MS, now))
+	if (why == REASON_NONE && !pin_answer(w, a))
 		why = REASON_LIMIT_TOTAL;
+	if (!is_refusal(why) && !record_allowed(w, told))
+		why = REASON_LEDGER_UNAVAILABLE;
 	if (is_refusal(why))
 		record_refused(w, &(struct decision){
 		    .reason = why, .rule = w->flow.rule });
 	return why;
 }
 
-/* Judge what came, record and pin it, and only then answer. */
+/* Judge what came, pin and record it, and only then answer. */
 static void
 settle(struct waiting *w, const struct cache_answer *got)
 {

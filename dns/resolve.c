@@ -17,6 +17,7 @@ struct job {
 	struct resolve *resolve;
 	struct job *next, **prev;	/* of the bucket */
 	struct host name;
+	unsigned epoch;			/* of the servers that were asked */
 	unsigned open;			/* queries not answered */
 	struct cache_answer a, aaaa;
 	struct resolve_call *first, **last;
@@ -46,6 +47,7 @@ struct resolve {
 	struct event *timer;
 	struct job *buckets[BUCKETS];
 	unsigned pending;
+	unsigned epoch;			/* of the servers */
 	bool closing;
 };
 
@@ -254,6 +256,8 @@ resolve_reconfigure(struct resolve *r, const struct resolve_settings *s)
 	defaults(&r->settings);
 	if (same)
 		return 0;
+	/* what ends from here on is not of these servers: see on_finish */
+	r->epoch++;
 	ares_cancel(r->channel);
 	cache_flush(r->cache);
 	return set_servers(r);
@@ -336,6 +340,41 @@ unlink_job(struct job *j)
 }
 
 static void
+put_query(struct job *j, uint16_t type)
+{
+	struct query *q = malloc(sizeof(*q));
+	struct cache_answer *out = type == TYPE_A ? &j->a : &j->aaaa;
+
+	if (q == NULL) {
+		out->reason = REASON_LIMIT_MEMORY;
+		return;
+	}
+	*q = (struct query){ .job = j, .type = type };
+	j->open++;
+	ares_query(j->resolve->channel, j->name.name, 1, type, on_reply, q);
+}
+
+static void
+ask(struct job *j)
+{
+	struct resolve *r = j->resolve;
+
+	memset(&j->a, 0, sizeof(j->a));
+	memset(&j->aaaa, 0, sizeof(j->aaaa));
+	j->a.reason = j->aaaa.reason = REASON_DNS_NODATA;
+	j->epoch = r->epoch;
+	/* held open until both families were put */
+	j->open = 1;
+	if (r->settings.ipv4)
+		put_query(j, TYPE_A);
+	if (r->settings.ipv6)
+		put_query(j, TYPE_AAAA);
+	if (--j->open == 0)
+		event_active(j->finish, EV_TIMEOUT, 0);
+	arm_timer(r);
+}
+
+static void
 on_finish(evutil_socket_t fd, short what, void *arg)
 {
 	struct job *j = arg;
@@ -343,9 +382,15 @@ on_finish(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	/* cancelled, or an answer of servers that are ours no more */
+	if (j->epoch != j->resolve->epoch && j->first != NULL) {
+		ask(j);
+		return;
+	}
 	merge(j, &answer);
 	/* memory may be there for the next one that asks */
-	if (answer.reason != REASON_LIMIT_MEMORY)
+	if (answer.reason != REASON_LIMIT_MEMORY &&
+	    j->epoch == j->resolve->epoch)
 		cache_put(j->resolve->cache, &j->name, &answer, now_ms());
 	/* the clamped time to live is what everybody is told */
 	if (!cache_get(j->resolve->cache, &j->name, now_ms(), &answer))
@@ -364,21 +409,6 @@ on_finish(evutil_socket_t fd, short what, void *arg)
 	}
 	event_free(j->finish);
 	free(j);
-}
-
-static void
-put_query(struct job *j, uint16_t type)
-{
-	struct query *q = malloc(sizeof(*q));
-	struct cache_answer *out = type == TYPE_A ? &j->a : &j->aaaa;
-
-	if (q == NULL) {
-		out->reason = REASON_LIMIT_MEMORY;
-		return;
-	}
-	*q = (struct query){ .job = j, .type = type };
-	j->open++;
-	ares_query(j->resolve->channel, j->name.name, 1, type, on_reply, q);
 }
 
 static struct job **
@@ -411,22 +441,13 @@ job_new(struct resolve *r, const struct host *name, enum reason *why)
 	j->resolve = r;
 	j->name = *name;
 	j->last = &j->first;
-	j->a.reason = j->aaaa.reason = REASON_DNS_NODATA;
 	j->next = *head;
 	if (j->next != NULL)
 		j->next->prev = &j->next;
 	j->prev = head;
 	*head = j;
 	r->pending++;
-	/* held open until both families were put */
-	j->open = 1;
-	if (r->settings.ipv4)
-		put_query(j, TYPE_A);
-	if (r->settings.ipv6)
-		put_query(j, TYPE_AAAA);
-	if (--j->open == 0)
-		event_active(j->finish, EV_TIMEOUT, 0);
-	arm_timer(r);
+	ask(j);
 	return j;
 }
 

@@ -29,8 +29,9 @@ struct resolve_call;
 MUST_USE int resolve_new(struct resolve **out, struct event_base *base,
     const struct resolve_settings *s, struct cache *cache);
 void resolve_free(struct resolve *r);
-/* Other servers after a reload: open questions fail with DNS_SERVFAIL and
- * the cache is emptied.  Nothing happens when they are the same. */
+/* Other servers after a reload: the cache is emptied, open questions are put
+ * to them, and no answer of those before is given or kept from here on.
+ * Nothing happens when they are the same. */
 MUST_USE int resolve_reconfigure(struct resolve *r,
     const struct resolve_settings *s);
 

@@ -2,6 +2,7 @@
 #include "dns/pin.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ a_pin_is_seen_by_readers_until_it_expires(void **state)
 	assert_int_equal(pin_create(&w, 64, &fd), 0);
 	assert_int_equal(pin_open(&r, fd), 0);
 	assert_false(pin_has(r, &h, &a, 0));
-	assert_true(pin_add(w, &h, &a, 1, 1000, 0));
+	assert_true(pin_add(w, span_str("cell"), &h, &a, 1, 1000, 0));
 	assert_true(pin_has(r, &h, &a, 999));
 	assert_int_equal(pin_addrs(r, &h, 999, out), 1);
 	assert_int_equal(pin_names(r, &a, 999, names), 1);
@@ -82,7 +83,7 @@ readers_survive_any_bytes_in_the_table(void **state)
 
 	(void)state;
 	assert_int_equal(pin_create(&w, 64, &fd), 0);
-	assert_true(pin_add(w, &h, &a, 1, 1000, 0));
+	assert_true(pin_add(w, span_str("cell"), &h, &a, 1, 1000, 0));
 	assert_int_equal(fstat(fd, &st), 0);
 	copy = malloc((size_t)st.st_size);
 	assert_non_null(copy);
@@ -131,7 +132,7 @@ a_full_table_gives_way_to_what_is_new(void **state)
 
 		snprintf(text, sizeof(text), "n%d.example", i);
 		h = host_of(text);
-		assert_true(pin_add(w, &h, &a, 1, 1000 + i, 0));
+		assert_true(pin_add(w, span_str("cell"), &h, &a, 1, 1000 + i, 0));
 		assert_true(pin_has(w, &h, &a, 1));
 	}
 	pin_close(w);
@@ -150,7 +151,7 @@ add_many(struct pins *w, int name, unsigned n, int64_t until, int64_t now)
 		all[i] = v4((uint8_t)(name * 32 + (int)i));
 	snprintf(text, sizeof(text), "n%d.example", name);
 	h = host_of(text);
-	return pin_add(w, &h, all, n, until, now) &&
+	return pin_add(w, span_str("cell"), &h, all, n, until, now) &&
 	    pin_has(w, &h, &all[n - 1], now);
 }
 
@@ -205,6 +206,121 @@ more_addresses_than_the_table_has_room_for_are_refused(void **state)
 	close(fd);
 }
 
+/* A name that cannot be read may be one that is denied. */
+static void
+a_name_that_cannot_be_read_makes_the_address_not_pinned(void **state)
+{
+	struct host h = host_of("a.example"), g = host_of("b.example");
+	struct host names[PIN_NAMES_MAX];
+	struct addr a = v4(1);
+	struct pins *w, *r;
+	uint8_t bytes[1 << 18];
+	ssize_t n;
+	int fd, half = memfd_create("half", 0);
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	assert_true(pin_add(w, span_str("cell"), &h, &a, 1, 1000, 0));
+	assert_true(pin_add(w, span_str("cell"), &g, &a, 1, 1000, 0));
+	n = pread(fd, bytes, sizeof(bytes), 0);
+	assert_in_range(n, 65, sizeof(bytes) - 1);
+	bytes[64] |= 1;		/* the first entry is being written */
+	assert_int_equal(pwrite(half, bytes, (size_t)n, 0), n);
+	assert_int_equal(pin_open(&r, half), 0);
+	assert_int_equal(pin_names(w, &a, 1, names), 2);
+	assert_int_equal(pin_names(r, &a, 1, names), PIN_NAMES_MAX + 1);
+	pin_close(r);
+	pin_close(w);
+	close(half);
+	close(fd);
+}
+
+struct churn {
+	struct pins *w;
+	_Atomic bool done;
+};
+
+static void *
+churn(void *arg)
+{
+	struct churn *c = arg;
+
+	for (unsigned i = 0; i < 60000; i++) {
+		const uint8_t b[4] = { 10, (uint8_t)(i >> 16),
+		    (uint8_t)(i >> 8), (uint8_t)i };
+		struct addr a = addr_from_v4(b);
+		struct host h;
+		char text[32];
+
+		snprintf(text, sizeof(text), "c%u.example", i);
+		if (host_parse(&h, span_str(text)) == REASON_NONE)
+			(void)pin_add(c->w, span_str("b"), &h, &a, 1,
+			    1000000, 0);
+	}
+	c->done = true;
+	return NULL;
+}
+
+static void
+readers_see_all_names_of_an_address_or_none(void **state)
+{
+	struct host h = host_of("a.example"), g = host_of("b.example");
+	struct host names[PIN_NAMES_MAX];
+	struct addr a = v4(1);
+	struct churn c = { 0 };
+	struct pins *r;
+	pthread_t t;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&c.w, 64, &fd), 0);
+	assert_int_equal(pin_open(&r, fd), 0);
+	assert_true(pin_add(c.w, span_str("a"), &h, &a, 1, 1000, 0));
+	assert_true(pin_add(c.w, span_str("a"), &g, &a, 1, 1000, 0));
+	assert_int_equal(pthread_create(&t, NULL, churn, &c), 0);
+	while (!c.done) {
+		size_t n = pin_names(r, &a, 1, names);
+
+		assert_true(n == 2 || n == PIN_NAMES_MAX + 1);
+	}
+	assert_int_equal(pthread_join(t, NULL), 0);
+	assert_int_equal(pin_names(r, &a, 1, names), 2);
+	pin_close(r);
+	pin_close(c.w);
+	close(fd);
+}
+
+/* Ten names that end soon, against many of another cell with many addresses
+ * that end late. */
+static void
+one_cell_does_not_push_out_what_another_pinned(void **state)
+{
+	struct addr a = v4(1);
+	struct pins *w;
+	char text[32];
+	struct host h;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	for (int i = 0; i < 10; i++) {
+		snprintf(text, sizeof(text), "a%d.example", i);
+		h = host_of(text);
+		assert_true(pin_add(w, span_str("a"), &h, &a, 1, 1000, 0));
+	}
+	for (int i = 0; i < 500; i++)
+		assert_true(add_many(w, i, 28, 1000000, 0));
+	for (int i = 0; i < 300; i++)
+		assert_true(add_many(w, i, 1, 1000000, 0));
+	for (int i = 0; i < 10; i++) {
+		snprintf(text, sizeof(text), "a%d.example", i);
+		h = host_of(text);
+		assert_true(pin_has(w, &h, &a, 1));
+	}
+	pin_close(w);
+	close(fd);
+}
+
 int
 main(void)
 {
@@ -213,6 +329,11 @@ main(void)
 		cmocka_unit_test(a_reader_cannot_map_the_table_for_writing),
 		cmocka_unit_test(readers_survive_any_bytes_in_the_table),
 		cmocka_unit_test(a_full_table_gives_way_to_what_is_new),
+		cmocka_unit_test(
+		    a_name_that_cannot_be_read_makes_the_address_not_pinned),
+		cmocka_unit_test(readers_see_all_names_of_an_address_or_none),
+		cmocka_unit_test(
+		    one_cell_does_not_push_out_what_another_pinned),
 		cmocka_unit_test(pins_that_ended_make_room_for_addresses),
 		cmocka_unit_test(of_live_pins_those_make_room_that_end_first),
 		cmocka_unit_test(

@@ -147,6 +147,115 @@ a_full_table_is_the_limit_of_all(void **state)
 	event_base_free(g.base);
 }
 
+/* Two servers: the one of the tests, and one that never answers. */
+struct move {
+	struct event_base *base;
+	struct cache *cache;
+	struct resolve *resolve;
+	struct resolve_settings settings, mute;
+	struct host a;
+	int fd;
+};
+
+static void
+move_open(struct move *m, bool from_mute)
+{
+	static const uint8_t lo[] = { 127, 0, 0, 1 };
+	uint16_t port = 0;
+
+	memset(m, 0, sizeof(*m));
+	m->settings = (struct resolve_settings){ .n_servers = 1,
+	    .timeout_ms = 300, .tries = 1, .ipv4 = true, .pending_max = 8 };
+	m->settings.servers[0].addr = addr_from_v4(lo);
+	m->settings.servers[0].port = upstream_port;
+	m->mute = m->settings;
+	m->fd = bound(SOCK_DGRAM, &port);
+	m->mute.servers[0].port = port;
+	m->base = event_base_new();
+	m->cache = cache_new(16);
+	assert_int_equal(host_parse(&m->a, span_str("a.example")),
+	    REASON_NONE);
+	assert_int_equal(resolve_new(&m->resolve, m->base, from_mute ?
+	    &m->mute : &m->settings, m->cache), 0);
+}
+
+static void
+move_close(struct move *m)
+{
+	resolve_free(m->resolve);
+	cache_free(m->cache);
+	event_base_free(m->base);
+	close(m->fd);
+}
+
+static void
+what_is_open_is_put_to_the_new_servers(void **state)
+{
+	struct cache_answer known;
+	struct move m;
+	struct got g = { 0 };
+	enum reason why;
+
+	(void)state;
+	move_open(&m, true);
+	g.base = m.base;
+	assert_non_null(resolve_start(m.resolve, &m.a, on_done, &g, &why));
+	event_base_loop(m.base, EVLOOP_NONBLOCK);
+	assert_int_equal(resolve_reconfigure(m.resolve, &m.settings), 0);
+	while (g.n == 0)
+		event_base_loop(m.base, EVLOOP_ONCE);
+	assert_int_equal(g.answer.reason, REASON_NONE);
+	assert_true(resolve_cached(m.resolve, &m.a, &known));
+	assert_int_equal(known.n_addrs, 1);
+	move_close(&m);
+}
+
+static struct move *moving;
+static struct got first_got;
+
+static void
+on_first(void *arg, const struct cache_answer *a)
+{
+	on_done(arg, a);
+	if (first_got.n == 1)
+		assert_int_equal(resolve_reconfigure(moving->resolve,
+		    &moving->mute), 0);
+}
+
+/* Two answers come at once; the servers change when the first is given. */
+static void
+an_answer_of_the_old_servers_is_not_kept(void **state)
+{
+	struct cache_answer known;
+	struct host c;
+	struct move m;
+	enum reason why;
+
+	(void)state;
+	move_open(&m, false);
+	moving = &m;
+	memset(&first_got, 0, sizeof(first_got));
+	first_got.base = m.base;
+	assert_int_equal(host_parse(&c, span_str("alias.example")),
+	    REASON_NONE);
+	assert_non_null(resolve_start(m.resolve, &m.a, on_first, &first_got,
+	    &why));
+	assert_non_null(resolve_start(m.resolve, &c, on_first, &first_got,
+	    &why));
+	usleep(200000);		/* both are there before they are read */
+	while (first_got.n == 0)
+		event_base_loop(m.base, EVLOOP_ONCE);
+	assert_int_equal(first_got.answer.reason, REASON_NONE);
+	while (first_got.n < 2)
+		event_base_loop(m.base, EVLOOP_ONCE);
+	assert_int_equal(first_got.answer.reason, REASON_DNS_TIMEOUT);
+	assert_true(!resolve_cached(m.resolve, &m.a, &known) ||
+	    known.reason != REASON_NONE);
+	assert_true(!resolve_cached(m.resolve, &c, &known) ||
+	    known.reason != REASON_NONE);
+	move_close(&m);
+}
+
 int
 main(void)
 {
@@ -154,6 +263,8 @@ main(void)
 		cmocka_unit_test(
 		    both_families_are_merged_and_equal_questions_asked_once),
 		cmocka_unit_test(an_alias_is_followed),
+		cmocka_unit_test(what_is_open_is_put_to_the_new_servers),
+		cmocka_unit_test(an_answer_of_the_old_servers_is_not_kept),
 		cmocka_unit_test(a_truncated_answer_is_asked_again_over_tcp),
 		cmocka_unit_test(each_failure_has_its_reason),
 		cmocka_unit_test(a_full_table_is_the_limit_of_all),

@@ -337,7 +337,7 @@ stage_pin(const char *name, const char *addr)
 	struct endpoint e = endpoint(addr, 0);
 
 	assert_int_equal(host_parse(&h, span_str(name)), REASON_NONE);
-	assert_true(pin_add(st.pins, &h, &e.addr, 1, now_ms() + 600000,
+	assert_true(pin_add(st.pins, span_str("cell"), &h, &e.addr, 1, now_ms() + 600000,
 	    now_ms()));
 }
 
