@@ -61,8 +61,8 @@ LAYERS := policy ledger-client dns proxy sidecar
 policy_SRC := span host addr verdict problem yaml charter rules names cidr \
 	shadow build \
 	image policy decide
-ledger-client_SRC := log record emit count
-dns_SRC := share message pin cache ask resolve fold front front_tcp
+ledger-client_SRC := log record emit count fold
+dns_SRC := share message pin cache ask resolve front front_tcp
 proxy_SRC := proxy limit buf pipes listen conn name weigh account dial \
 	tunnel relay end forward \
 	hello ja4 flight http http_body http_write refuse

@@ -9,10 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "dns/fold.h"
 #include "dns/front_tcp.h"
 #include "dns/message.h"
 #include "dns/share.h"
+#include "ledger-client/fold.h"
 
 #define READS_PER_WAKE 64u
 #define SOCKETS_MAX 16u

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "dns/fold.h"
+#include "ledger-client/fold.h"
 #include "proxy/conn.h"
 #include "proxy/refuse.h"
 

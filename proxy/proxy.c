@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "dns/fold.h"
+#include "ledger-client/fold.h"
 #include "proxy/conn.h"
 #include "proxy/forward.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "dns/fold.h"
+#include "ledger-client/fold.h"
 
 #include <errno.h>
 #include <setjmp.h>

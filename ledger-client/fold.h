@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef DNS_FOLD_H
-#define DNS_FOLD_H
+#ifndef LEDGER_CLIENT_FOLD_H
+#define LEDGER_CLIENT_FOLD_H
 
 #include <event2/event.h>
 
