@@ -74,8 +74,8 @@ endpoint(const char *addr, uint16_t port)
 	return e;
 }
 
-static int64_t
-now_ms(void)
+int64_t
+stage_now_ms(void)
 {
 	struct timespec ts;
 
@@ -337,8 +337,8 @@ stage_pin(const char *name, const char *addr)
 	struct endpoint e = endpoint(addr, 0);
 
 	assert_int_equal(host_parse(&h, span_str(name)), REASON_NONE);
-	assert_true(pin_add(st.pins, span_str("cell"), &h, &e.addr, 1, now_ms() + 600000,
-	    now_ms()));
+	assert_true(pin_add(st.pins, span_str("cell"), &h, &e.addr, 1, stage_now_ms() + 600000,
+	    stage_now_ms()));
 }
 
 static int
@@ -386,6 +386,12 @@ stage_send(int fd, const void *data, size_t len)
 		p += n;
 		len -= (size_t)n;
 	}
+}
+
+void
+say(int fd, const char *text)
+{
+	stage_send(fd, text, strlen(text));
 }
 
 void
@@ -453,10 +459,10 @@ stage_read_head(int fd, char *out, size_t size)
 const struct record *
 stage_record(enum record_kind kind)
 {
-	int64_t end = now_ms() + WAIT_MS;
+	int64_t end = stage_now_ms() + WAIT_MS;
 	uint64_t lost = 0;
 
-	while (now_ms() < end) {
+	while (stage_now_ms() < end) {
 		const struct record *r = emit_next(st.reader, &lost);
 
 		emit_commit(st.reader);

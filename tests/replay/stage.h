@@ -40,6 +40,8 @@ int stage_listen(const char *addr, uint16_t port);
 int stage_accept(int lfd);		/* -1: nobody within 300 ms */
 int stage_connect(const char *addr, uint16_t port);
 void stage_send(int fd, const void *data, size_t len);
+void say(int fd, const char *text);
+int64_t stage_now_ms(void);		/* monotonic */
 /* Exactly these bytes come. */
 void stage_expect(int fd, const void *data, size_t len);
 /* Until the end of the stream: returns the number; *reset says how. */

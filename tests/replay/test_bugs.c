@@ -36,15 +36,6 @@ down(void **state)
 	return 0;
 }
 
-static int64_t
-now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static bool
 nobody_at(int lfd)
 {
@@ -224,15 +215,16 @@ B008_B19_what_is_no_hello_is_refused_at_once(void **state)
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		const struct record *r;
 
-		began = now_ms();
+		began = stage_now_ms();
 		fd = stage_connect(WANTED, 443);
 		stage_send(fd, t[i].text, t[i].len);
 		stage_read_all(fd, got, sizeof(got), &reset);
 		if (t[i].text[0] == 'G')
 			assert_memory_equal(got, "HTTP/1.1 400", 12);
 		close(fd);
-		if (now_ms() - began > 400)
-			fail_msg("%zu took %d ms", i, (int)(now_ms() - began));
+		if (stage_now_ms() - began > 400)
+			fail_msg("%zu took %d ms", i,
+			    (int)(stage_now_ms() - began));
 		r = stage_record(RECORD_DECISION);
 		assert_int_equal(r->verdict, VERDICT_DENY);
 		assert_int_not_equal(r->reason, REASON_HELLO_TIMEOUT);
@@ -425,7 +417,7 @@ N05_an_opaque_rule_carries_what_begins_without_a_hello(void **state)
 	static const char head[] = "CONNECT db.test:5432 HTTP/1.1\r\n"
 	    "Host: db.test:5432\r\n\r\n";
 	int fd, server, lfd = stage_listen(ORIGIN, 5432);
-	int64_t began = now_ms();
+	int64_t began = stage_now_ms();
 	size_t n;
 
 	(void)state;
@@ -451,7 +443,7 @@ N05_an_opaque_rule_carries_what_begins_without_a_hello(void **state)
 		close(fd);
 		close(server);
 	}
-	assert_true(now_ms() - began < 1000);
+	assert_true(stage_now_ms() - began < 1000);
 	close(lfd);
 }
 
@@ -475,12 +467,12 @@ W24_B035_N22_a_port_that_no_rule_opens_is_refused_soon(void **state)
 	    "    - {verdict: allow, hostname: allowed.test}\n", &l);
 	origin = stage_listen(ORIGIN, 443);
 	stage_pin("allowed.test", WANTED);
-	began = now_ms();
+	began = stage_now_ms();
 	fd = stage_connect(WANTED, 22);
 	stage_read_all(fd, got, sizeof(got), &reset);
 	assert_true(reset);
 	close(fd);
-	assert_true(now_ms() - began < 1000);
+	assert_true(stage_now_ms() - began < 1000);
 	r = stage_record(RECORD_DECISION);
 	assert_int_equal(r->reason, REASON_NO_RULE);
 	assert_int_equal(r->original.port, 22);

@@ -38,15 +38,6 @@ down(void **state)
 	return 0;
 }
 
-static int64_t
-now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static int
 asks(const char *place)
 {
@@ -105,9 +96,9 @@ B019_every_refusal_of_a_connect_is_a_whole_answer(void **state)
 	(void)state;
 	stage_pin("git.test", "203.0.113.30");		/* nobody listens */
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		began = now_ms();
+		began = stage_now_ms();
 		whole(asks(t[i].place), t[i].line, t[i].why);
-		assert_true(now_ms() - began < 1000);
+		assert_true(stage_now_ms() - began < 1000);
 		assert_int_equal(stage_record(RECORD_END)->reason, t[i].why);
 	}
 }
@@ -264,9 +255,9 @@ B037_in_any_order_the_one_that_lives_serves(void **state)
 		snprintf(place, sizeof(place), "%s:443", name);
 		for (int k = 0; k < 3; k++)
 			stage_pin(name, addrs[orders[i][k]]);
-		began = now_ms();
+		began = stage_now_ms();
 		assert_true(passes(place, name, other, REASON_NONE));
-		assert_true(now_ms() - began < 600);
+		assert_true(stage_now_ms() - began < 600);
 	}
 	for (int i = 0; i < 4; i++)
 		close(fill[i]);
@@ -277,18 +268,18 @@ static void
 B037_without_one_that_lives_it_is_told_in_time(void **state)
 {
 	int fill[4], hole = silent_hole(fill);
-	int64_t began = now_ms();
+	int64_t began = stage_now_ms();
 
 	(void)state;
 	stage_pin("second.test", REFUSES);
 	whole(asks("second.test:443"), "HTTP/1.1 502",
 	    REASON_CONNECT_REFUSED);
-	assert_true(now_ms() - began < 500);
+	assert_true(stage_now_ms() - began < 500);
 	stage_pin("second.test", SILENT);
-	began = now_ms();
+	began = stage_now_ms();
 	whole(asks("second.test:443"), "HTTP/1.1 504",
 	    REASON_CONNECT_TIMEOUT);
-	assert_in_range(now_ms() - began, stage_limits.connect_ms - 50,
+	assert_in_range(stage_now_ms() - began, stage_limits.connect_ms - 50,
 	    stage_limits.connect_ms + 500);
 	for (int i = 0; i < 4; i++)
 		close(fill[i]);

@@ -39,21 +39,6 @@ down(void **state)
 	return 0;
 }
 
-static int64_t
-now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-static void
-say(int fd, const char *text)
-{
-	stage_send(fd, text, strlen(text));
-}
-
 static int
 opened(int *server)
 {
@@ -205,7 +190,7 @@ W36_B034_heads_that_trickle_hold_nobody_up(void **state)
 {
 	enum { N = 40 };
 	int fd[N], honest, server;
-	int64_t began = now_ms();
+	int64_t began = stage_now_ms();
 	bool reset;
 
 	(void)state;
@@ -227,7 +212,7 @@ W36_B034_heads_that_trickle_hold_nobody_up(void **state)
 		assert_memory_equal(got, "HTTP/1.1 408", 12);
 		close(fd[i]);
 	}
-	assert_true(now_ms() - began < 2500);
+	assert_true(stage_now_ms() - began < 2500);
 }
 
 static void
@@ -392,14 +377,15 @@ N28_small_pieces_are_not_held_back(void **state)
 		}
 		_exit(0);
 	}
-	began = now_ms();
+	began = stage_now_ms();
 	for (int i = 0; i < ROUNDS; i++) {
 		stage_send(fd, piece, 100);
 		stage_send(fd, piece, 100);
 		stage_expect(fd, piece, 512);
 		stage_expect(fd, piece, 512);
 	}
-	assert_true(now_ms() - began < 20 * ROUNDS);	/* held: 40 each */
+	/* held: 40 each */
+	assert_true(stage_now_ms() - began < 20 * ROUNDS);
 	assert_int_equal(waitpid(child, NULL, 0), child);
 	close(fd);
 	close(server);

@@ -37,12 +37,6 @@ down(void **state)
 }
 
 static void
-say(int fd, const char *text)
-{
-	stage_send(fd, text, strlen(text));
-}
-
-static void
 hear(int fd, const char *text)
 {
 	stage_expect(fd, text, strlen(text));

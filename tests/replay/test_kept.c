@@ -35,12 +35,6 @@ down(void **state)
 }
 
 static void
-say(int fd, const char *text)
-{
-	stage_send(fd, text, strlen(text));
-}
-
-static void
 refused(int fd, const char *line, enum reason why)
 {
 	bool reset;

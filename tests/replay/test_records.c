@@ -196,12 +196,6 @@ a_denial_is_told_without_memory_for_its_end(void **state)
 
 /* ---- what comes after the decision ---- */
 
-static void
-say(int fd, const char *text)
-{
-	stage_send(fd, text, strlen(text));
-}
-
 static int
 tunnel(int lfd, const char *head, int *server)
 {

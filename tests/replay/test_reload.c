@@ -16,11 +16,6 @@
 #define ALLOW(name) LAB "  rule:\n    - {verdict: allow, hostname: " name "}\n"
 #define AGENT "Proxy-Authorization: Basic YWdlbnQ6c2VjcmV0\r\n"
 
-static const uint8_t retry[] = { 22, 3, 3, 0, 40, 2, 0, 0, 36, 3, 3,
-	0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c,
-	0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb,
-	0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
-	0, 0 };
 static const uint8_t flight[] = { 21, 3, 3, 0, 2, 1, 0 };
 
 static int origin, web;
@@ -46,12 +41,6 @@ down(void **state)
 	stage_agent(NULL, NULL);
 	stage_down();
 	return 0;
-}
-
-static void
-say(int fd, const char *text)
-{
-	stage_send(fd, text, strlen(text));
 }
 
 /* The hello with an encrypted one in it. */
@@ -324,8 +313,8 @@ a_gate_that_stays_undecided_is_a_denial(void **state)
 	n = stage_hello("allowed.test", hello, sizeof(hello));
 	stage_send(fd, hello, n);
 	stage_expect(server, hello, n);
-	stage_send(server, retry, sizeof(retry));
-	stage_expect(fd, retry, sizeof(retry));
+	stage_send(server, stage_retry, sizeof(stage_retry));
+	stage_expect(fd, stage_retry, sizeof(stage_retry));
 	denied_there(fd, server, REASON_HELLO_TIMEOUT);
 }
 

@@ -32,21 +32,6 @@ down(void **state)
 	return 0;
 }
 
-static int64_t
-now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-static void
-say(int fd, const char *text)
-{
-	stage_send(fd, text, strlen(text));
-}
-
 /* A head whose status line begins so. */
 static void
 told(int fd, const char *line)
@@ -156,13 +141,13 @@ B014_what_the_server_says_first_comes_at_once(void **state)
 		fd = waits(proxy, &server);
 		usleep((useconds_t)(i / 2) * 200000); /* it may take its time */
 		assert_true(silent(fd));	/* no 100 of our own */
-		began = now_ms();
+		began = stage_now_ms();
 		say(server, first[i / 2]);
 		if (i / 2 == 1)
 			told(fd, "HTTP/1.1 103");
 		if (i / 2 <= 1)
 			told(fd, "HTTP/1.1 100");
-		assert_true(now_ms() - began < 100);
+		assert_true(stage_now_ms() - began < 100);
 		uploads(fd, server, proxy);
 	}
 }
@@ -298,11 +283,11 @@ W23_what_is_not_spoken_is_told_in_words(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 2 * sizeof(t) / sizeof(t[0]); i++) {
-		began = now_ms();
+		began = stage_now_ms();
 		fd = stage_connect(WANTED, i % 2 ? 3128 : 80);
 		say(fd, t[i / 2].head);
 		refused(fd, t[i / 2].line, t[i / 2].why);
-		assert_true(now_ms() - began < 300);
+		assert_true(stage_now_ms() - began < 300);
 	}
 	assert_int_equal(stage_accept(web), -1);
 }

@@ -10,11 +10,6 @@
 /* A server's first bytes that are no retry: an alert. */
 static const uint8_t flight[] = { 21, 3, 3, 0, 2, 1, 0 };
 
-static const uint8_t retry[] = { 22, 3, 3, 0, 40, 2, 0, 0, 36, 3, 3,
-	0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c,
-	0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb,
-	0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
-	0, 0 };
 
 static int origin;
 static uint8_t hello[1024];
@@ -286,8 +281,8 @@ N01_a_second_hello_with_another_name_never_goes_up(void **state)
 		server = stage_accept(origin);
 		assert_true(server >= 0);
 		stage_expect(server, hello, n);
-		stage_send(server, retry, sizeof(retry));
-		stage_expect(fd, retry, sizeof(retry));
+		stage_send(server, stage_retry, sizeof(stage_retry));
+		stage_expect(fd, stage_retry, sizeof(stage_retry));
 		if (!early)
 			stage_send(fd, second, m);
 		assert_int_equal(stage_read_all(server, out, sizeof(out),
@@ -314,8 +309,8 @@ N01_a_second_hello_with_the_same_name_passes(void **state)
 	stage_send(fd, hello, n);
 	server = stage_accept(origin);
 	stage_expect(server, hello, n);
-	stage_send(server, retry, sizeof(retry));
-	stage_expect(fd, retry, sizeof(retry));
+	stage_send(server, stage_retry, sizeof(stage_retry));
+	stage_expect(fd, stage_retry, sizeof(stage_retry));
 	stage_send(fd, ccs, sizeof(ccs));
 	stage_send(fd, hello, n);
 	stage_expect(server, ccs, sizeof(ccs));
