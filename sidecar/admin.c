@@ -73,7 +73,7 @@ admin_check_ok(const struct health *h, enum admin_check c)
 	case CHECK_RULES: return h->rules;
 	case CHECK_NOT_DRAINING: return !h->draining;
 	case CHECK_POLICY_CURRENT: return !h->stale;
-	case CHECK_ENFORCING: return h->enforcing;
+	case CHECK_ENFORCING: return h->unenforced == UNENFORCED_NOTHING;
 	case CHECK_COUNT: break;
 	}
 	return false;
@@ -110,8 +110,10 @@ look(const struct admin *a)
 {
 	struct health h;
 
-	if (!health_read(a->health, &h))
+	if (!health_read(a->health, &h)) {
 		memset(&h, 0, sizeof(h));
+		h.unenforced = UNENFORCED_NOT_STARTED;
+	}
 	return h;
 }
 
@@ -135,6 +137,13 @@ get_livez(struct admin *a)
 	return live ? 200 : 503;
 }
 
+static const char *
+why_not(const struct health *h)
+{
+	return settings_unenforced_text(
+	    (enum settings_unenforced)h->unenforced);
+}
+
 static unsigned
 get_readyz(struct admin *a, bool verbose)
 {
@@ -154,8 +163,8 @@ get_readyz(struct admin *a, bool verbose)
 		say(a, "role %s %u pid %d%s\n", role_word(h.roles[i].kind),
 		    h.roles[i].index, (int)h.roles[i].pid,
 		    h.roles[i].ready ? "" : " not ready");
-	if (!h.enforcing)
-		say(a, "not enforcing\n");
+	if (!admin_check_ok(&h, CHECK_ENFORCING))
+		say(a, "not enforcing: %s\n", why_not(&h));
 	say(a, ready ? "ready\n" : "not ready\n");
 	return ready ? 200 : 503;
 }
@@ -224,10 +233,12 @@ get_status(struct admin *a)
 	for (unsigned i = 0; i < sizeof(h.digest); i++)
 		say(a, "%02x", h.digest[i]);
 	say(a, "\",\"started\":%lld,\"engines\":%u,\"engines_ready\":%u,"
-	    "\"restarts\":%u,\"ready\":%s,\"enforcing\":%s,\"checks\":{",
+	    "\"restarts\":%u,\"ready\":%s,\"enforcing\":%s,"
+	    "\"not_enforcing\":\"%s\",\"checks\":{",
 	    (long long)h.started_s, h.engines, h.engines_ready, h.restarts,
 	    admin_is_ready(&h) ? "true" : "false",
-	    h.enforcing ? "true" : "false");
+	    admin_check_ok(&h, CHECK_ENFORCING) ? "true" : "false",
+	    why_not(&h));
 	for (unsigned c = 0; c < CHECK_COUNT; c++)
 		say(a, "%s\"%s\":%s", c > 0 ? "," : "",
 		    admin_check_word((enum admin_check)c),

@@ -102,8 +102,10 @@ give(struct child *c, enum give what, unsigned index, int fd)
 		g.number = (uint64_t)c->parent->started_s;
 	if (c->kind == ROLE_COMPILE) {
 		g.number = c->parent->last_generation;
-		g.flags = c->parent->o.accept_shared_segment ?
-		    COMPILE_ORDER_SHARED_SEGMENT : 0;
+		g.flags = (c->parent->o.accept_shared_segment ?
+		    COMPILE_ORDER_SHARED_SEGMENT : 0) |
+		    (c->parent->o.accept_not_proven ?
+		    COMPILE_ORDER_NOT_PROVEN : 0);
 		snprintf(g.text, sizeof(g.text), "%s",
 		    c->parent->config_name);
 	}

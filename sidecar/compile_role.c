@@ -32,6 +32,8 @@ compile_main(void)
 		return 1;
 	env.accept_shared_segment =
 	    (order.flags & COMPILE_ORDER_SHARED_SEGMENT) != 0;
+	env.accept_not_proven = (order.flags & COMPILE_ORDER_NOT_PROVEN) != 0;
+	env.serves = true;
 	rc = compile_new(&c, dir, order.text[0] != '\0' ? order.text : NULL,
 	    &env);
 	if (confine_compile(dir) != 0)

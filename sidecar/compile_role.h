@@ -11,5 +11,6 @@ int compile_main(void);
 
 /* struct ipc_give.flags of the order. */
 #define COMPILE_ORDER_SHARED_SEGMENT 1u
+#define COMPILE_ORDER_NOT_PROVEN 2u
 
 #endif

@@ -31,7 +31,7 @@ struct config *
 config_load(const char *file, struct span text, const struct config_env *env,
     struct problems *ps)
 {
-	struct read r = { .file = file, .ps = ps };
+	struct read r = { .file = file, .env = env, .ps = ps };
 	struct yaml *y = yaml_parse(file, text, ps);
 
 	if (y == NULL)
@@ -153,6 +153,12 @@ read_mode(struct read *r, const struct yaml_node *n)
 		config_error(r, n,
 		    "write shared, gateway, isolated or cooperative",
 		    "mode is none of the known ones");
+	else if (m == MODE_ISOLATED && !r->env->accept_not_proven)
+		problem_add(r->ps, r->env->serves ? PROBLEM_ERROR :
+		    PROBLEM_WARNING, n->at, "take mode shared or gateway, or start with "
+		    "--accept-risk not-proven, which is told as not enforcing",
+		    "mode isolated: nothing checks that the agents' network "
+		    "reaches only penstock");
 }
 
 static void

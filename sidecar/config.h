@@ -22,6 +22,9 @@ struct config_env {
 	const char *egress_policy;	/* RUNEWARD_EGRESS_POLICY */
 	const char *dns_resolvers;	/* RUNEWARD_DNS_RESOLVERS */
 	bool accept_shared_segment;	/* --accept-risk shared-segment */
+	bool accept_not_proven;		/* --accept-risk not-proven */
+	bool serves;		/* it is to run: what stops a start is an error
+				 * and not a warning */
 };
 
 struct config_env config_env_read(void);

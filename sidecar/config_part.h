@@ -12,6 +12,7 @@
  */
 struct read {
 	const char *file;
+	const struct config_env *env;
 	struct problems *ps;
 	struct config *c;
 	struct settings *s;

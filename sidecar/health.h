@@ -31,7 +31,7 @@ struct health {
 	bool recorder_ready;		/* and its first record is out */
 	bool resolver_ready;
 	bool rules;			/* as they should be, or none needed */
-	bool enforcing;
+	uint32_t unenforced;		/* enum settings_unenforced */
 	bool stale;			/* a newer policy was refused */
 	bool draining;
 	uint32_t n_roles;

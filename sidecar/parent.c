@@ -34,6 +34,7 @@ static int add_signals(struct parent *p);
 static int start_phase(struct parent *p);
 static void serving(struct parent *p);
 static void drain(struct parent *p);
+static bool rules_stand(const struct parent *p);
 static void write_health(struct parent *p);
 
 int
@@ -444,6 +445,24 @@ check_rules(struct parent *p)
 	return -EPERM;
 }
 
+/* What readyz, status, metrics, the log and the records say of it. */
+enum settings_unenforced
+parent_unenforced(const struct parent *p)
+{
+	enum settings_mode m = p->settings.mode;
+	enum settings_unenforced why;
+
+	if (p->policy == NULL)
+		return UNENFORCED_NOT_STARTED;
+	why = settings_unenforced(&p->settings, p->policy,
+	    (int64_t)time(NULL));
+	if (why != UNENFORCED_NOTHING)
+		return why;
+	if (p->o.rules_external && (m == MODE_SHARED || m == MODE_GATEWAY))
+		return UNENFORCED_RULES_EXTERNAL;
+	return rules_stand(p) ? UNENFORCED_NOTHING : UNENFORCED_RULES_LOST;
+}
+
 static void
 list_listeners(const struct parent *p, char *out, size_t size)
 {
@@ -462,8 +481,8 @@ static void
 serving(struct parent *p)
 {
 	char digest[2 * POLICY_DIGEST_BYTES + 1], where[512] = "";
-	bool enforcing = settings_is_enforcing(&p->settings, p->policy,
-	    (int64_t)time(NULL));
+	enum settings_unenforced why = parent_unenforced(p);
+	bool enforcing = why == UNENFORCED_NOTHING;
 
 	for (size_t i = 0; i < POLICY_DIGEST_BYTES; i++)
 		snprintf(digest + 2 * i, 3, "%02x",
@@ -479,9 +498,13 @@ serving(struct parent *p)
 	    where, confine_can_setuid() ? "separate" : "one",
 	    confine_landlock_abi(), (uintmax_t)p->nofile,
 	    proxy_memory_max(&p->settings.limits, p->n_engines));
-	parent_note(p, RECORD_START, "version=%s mode=%s %s engines=%u",
+	if (!enforcing)
+		log_line(LOG_WARN, "not enforcing: %s",
+		    settings_unenforced_text(why));
+	parent_note(p, RECORD_START, "version=%s mode=%s %s engines=%u%s%s",
 	    PENSTOCK_VERSION, settings_mode_word(p->settings.mode),
-	    enforcing ? "enforcing" : "not enforcing", p->n_engines);
+	    enforcing ? "enforcing" : "not enforcing", p->n_engines,
+	    enforcing ? "" : ": ", settings_unenforced_text(why));
 	parent_note(p, RECORD_POLICY, "in use");
 	if (p->reload_again && p->compile.pid == 0)
 		hup(p);
@@ -650,15 +673,13 @@ write_health(struct parent *p)
 		.rules = rules_stand(p),
 		.resolver_ready = p->children[CHILD_RESOLVER].ready,
 		.stale = p->stale, .draining = p->phase >= PHASE_DRAIN,
+		.unenforced = parent_unenforced(p),
 	};
 
 	list_roles(&h, p);
 	say_rules(p);
 	say_ready(p);
-	if (p->policy != NULL) {
+	if (p->policy != NULL)
 		memcpy(h.digest, policy_digest(p->policy), sizeof(h.digest));
-		h.enforcing = settings_is_enforcing(&p->settings, p->policy,
-		    (int64_t)time(NULL));
-	}
 	health_write(health, &h);
 }

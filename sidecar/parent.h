@@ -11,6 +11,7 @@
 struct parent_options {
 	const char *config;		/* file, or NULL: the environment */
 	bool accept_shared_segment;
+	bool accept_not_proven;		/* mode isolated */
 	bool rules_external;		/* somebody else holds the rules */
 };
 

@@ -134,6 +134,8 @@ void parent_note(struct parent *p, enum record_kind kind, const char *fmt,
     ...) __attribute__((format(printf, 3, 4)));
 /* A word of the warden's, or its end (NULL). */
 void parent_rules(struct parent *p, const struct ipc_rules *r);
+/* Why it is not said to enforce; UNENFORCED_NOTHING: it does. */
+enum settings_unenforced parent_unenforced(const struct parent *p);
 int64_t parent_now_ms(void);
 
 #endif

@@ -248,6 +248,7 @@ static void
 say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
 {
 	char digest[2 * POLICY_DIGEST_BYTES + 1];
+	const char *why;
 
 	for (size_t i = 0; i < POLICY_DIGEST_BYTES; i++)
 		snprintf(digest + 2 * i, 3, "%02x",
@@ -266,13 +267,16 @@ say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
 			    " RUNEWARD_DNS_RESOLVERS" : "");
 		return;
 	}
+	why = settings_unenforced_text(parent_unenforced(p));
 	log_line(LOG_INFO_, "policy in use generation=%" PRIu64
-	    " before=%" PRIu64 " digest=%s cells=%zu warnings=%u",
+	    " before=%" PRIu64 " digest=%s cells=%zu warnings=%u %s%s",
 	    p->generation, before, digest, policy_cells(p->policy),
-	    c->warnings);
+	    c->warnings, why[0] == '\0' ? "enforcing" : "NOT ENFORCING: ",
+	    why);
 	parent_note(p, RECORD_POLICY, "in use: rules +%u -%u, cells +%u -%u, "
-	    "names in files +%u -%u",
+	    "names in files +%u -%u; %s%s",
 	    p->change.rules_added, p->change.rules_removed,
 	    p->change.cells_added, p->change.cells_removed,
-	    p->change.names_added, p->change.names_removed);
+	    p->change.names_added, p->change.names_removed,
+	    why[0] == '\0' ? "enforcing" : "not enforcing: ", why);
 }

@@ -114,18 +114,32 @@ settings_from(struct settings *out, const struct policy *p)
 	    out->n_resolvers <= POLICY_RESOLVERS_MAX;
 }
 
-bool
-settings_is_enforcing(const struct settings *s, const struct policy *p,
+enum settings_unenforced
+settings_unenforced(const struct settings *s, const struct policy *p,
     int64_t now_s)
 {
 	struct cell_view v;
 
 	if (s->mode == MODE_COOPERATIVE)
-		return false;
+		return UNENFORCED_COOPERATIVE;
+	if (s->mode == MODE_ISOLATED)
+		return UNENFORCED_NOT_PROVEN;
 	for (uint32_t i = 0; i < policy_cells(p); i++)
 		if (!policy_cell(p, i, now_s, &v) || v.reports)
-			return false;
-	return true;
+			return UNENFORCED_REPORTS;
+	return UNENFORCED_NOTHING;
+}
+
+const char *
+settings_unenforced_text(enum settings_unenforced why)
+{
+	static const char *const texts[] = {
+#define X(name, text) [UNENFORCED_##name] = text,
+		SETTINGS_UNENFORCED(X)
+#undef X
+	};
+
+	return why < UNENFORCED_COUNT ? texts[why] : "unknown";
 }
 
 const char *

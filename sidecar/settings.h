@@ -67,9 +67,34 @@ void settings_default(struct settings *s, enum settings_mode mode);
  * or out of bounds. */
 MUST_USE bool settings_from(struct settings *out, const struct policy *p);
 
-/* False in mode cooperative, and while a cell only reports. */
-bool settings_is_enforcing(const struct settings *s, const struct policy *p,
-    int64_t now_s);
+/*
+ * Why it is not said that what the policy denies cannot be reached.  What
+ * nothing looks at is not said to be enforced.
+ *
+ * X(name, why)
+ */
+#define SETTINGS_UNENFORCED(X) \
+X(NOTHING, "") \
+X(COOPERATIVE, "mode cooperative enforces nothing") \
+X(NOT_PROVEN, "nothing checks that the agents' network reaches only penstock") \
+X(REPORTS, "a cell only reports") \
+X(NOT_STARTED, "no policy is in use") \
+X(RULES_EXTERNAL, "the kernel's rules are somebody else's, and not looked at") \
+X(RULES_LOST, "the kernel's rules do not stand")
+
+enum settings_unenforced {
+#define X(name, why) UNENFORCED_##name,
+	SETTINGS_UNENFORCED(X)
+#undef X
+	UNENFORCED_COUNT
+};
+
+/* By mode and cells alone, so never RULES_*; UNENFORCED_NOTHING: it
+ * enforces as far as these say. */
+enum settings_unenforced settings_unenforced(const struct settings *s,
+    const struct policy *p, int64_t now_s);
+/* A few words; empty for UNENFORCED_NOTHING. */
+const char *settings_unenforced_text(enum settings_unenforced why);
 
 /* shared, gateway, isolated, cooperative. */
 const char *settings_mode_word(enum settings_mode m);

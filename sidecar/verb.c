@@ -138,7 +138,7 @@ verb_config(const char *path, struct config **out)
 	int err = ps == NULL ? -ENOMEM : file_text(path, &text, &len);
 
 	*out = NULL;
-	env.accept_shared_segment = true;
+	env.accept_shared_segment = env.accept_not_proven = true;
 	if (err != 0)
 		fprintf(stderr, "penstock: %s: %s\n", path, strerror(-err));
 	else

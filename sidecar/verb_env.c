@@ -156,7 +156,7 @@ load(const char *file)
 	char dir[4096] = ".";
 	int fd, rc = -ENOMEM;
 
-	env.accept_shared_segment = true;
+	env.accept_shared_segment = env.accept_not_proven = true;
 	if (slash != NULL)
 		snprintf(dir, sizeof(dir), "%.*s",
 		    slash == file ? 1 : (int)(slash - file), file);

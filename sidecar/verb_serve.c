@@ -7,28 +7,49 @@
 
 #include "sidecar/parent.h"
 
+#define RISKS_MAX 8u
+
 /* Anything but the one word is a mistake. */
 static bool
-is_word(const char *option, const char *got, const char *want)
+read_rules(const char *got, struct parent_options *o)
 {
-	if (got == NULL || strcmp(got, want) == 0)
+	o->rules_external = got != NULL;
+	if (got == NULL || strcmp(got, "external") == 0)
 		return true;
-	fprintf(stderr, "penstock serve: --%s: only %s\n", option, want);
+	fprintf(stderr, "penstock serve: --rules %s: only external\n", got);
 	return false;
+}
+
+static bool
+read_risks(const char *const *got, size_t n, struct parent_options *o)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(got[i], "shared-segment") == 0) {
+			o->accept_shared_segment = true;
+		} else if (strcmp(got[i], "not-proven") == 0) {
+			o->accept_not_proven = true;
+		} else {
+			fprintf(stderr, "penstock serve: --accept-risk %s: "
+			    "only shared-segment or not-proven\n", got[i]);
+			return false;
+		}
+	return true;
 }
 
 int
 verb_serve(int argc, char **argv)
 {
-	const char *rules = NULL, *risk = NULL;
+	const char *rules = NULL, *risks[RISKS_MAX];
+	size_t n_risks = 0;
 	struct parent_options o = { 0 };
 	const struct verb_option options[] = {
 		{ "config", 'c', "FILE", "the configuration, or "
 		    VERB_CONFIG, .text = &o.config },
 		{ "rules", 0, "external", "somebody else holds the "
 		    "kernel rules", .text = &rules },
-		{ "accept-risk", 0, "shared-segment", "cells told apart by "
-		    "address alone", .text = &risk },
+		{ "accept-risk", 0, "shared-segment|not-proven", "cells told "
+		    "apart by address alone; mode isolated",
+		    .text = risks, .count = &n_risks, .max = RISKS_MAX },
 	};
 	const struct verb v = {
 		"serve", "", "Run the daemon, in the foreground. Without -c "
@@ -42,11 +63,8 @@ verb_serve(int argc, char **argv)
 
 	if (rc != VERB_GO)
 		return rc;
-	if (!is_word("rules", rules, "external") ||
-	    !is_word("accept-risk", risk, "shared-segment"))
+	if (!read_rules(rules, &o) || !read_risks(risks, n_risks, &o))
 		return verb_usage(&v, EXIT_USAGE);
-	o.rules_external = rules != NULL;
-	o.accept_shared_segment = risk != NULL;
 	if (o.config == NULL && getenv("RUNEWARD_EGRESS_POLICY") == NULL)
 		o.config = VERB_CONFIG;
 	return parent_run(&o);

@@ -98,7 +98,7 @@ print_table(const json_t *o)
 	    json_is_true(json_object_get(o, "ready")) ? "ready" :
 	    "NOT READY", text(o, "mode"), up);
 	if (!json_is_true(json_object_get(o, "enforcing")))
-		printf("  NOT ENFORCING\n");
+		printf("  NOT ENFORCING: %s\n", text(o, "not_enforcing"));
 	printf("  policy       generation %lld  %.16s\n",
 	    number(o, "generation"), text(o, "digest"));
 	printf("  engines      %lld of %lld ready, roles restarted %lld\n",

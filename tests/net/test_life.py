@@ -293,6 +293,7 @@ def test_rules_that_are_lost_fail_readiness_until_they_are_back(fresh):
     # told at once, by the kernel; 5 s would be the interval's
     lab.wait(lambda: lab.get("/readyz")[0] == 503, 3, "the loss")
     assert "[-] rules effect: open" in lab.get("/readyz")[1]
+    assert '"enforcing":false' in lab.get("/status")[1]
     assert 'check_ok{check="rules",effect="open"} 0' in lab.get("/metrics")[1]
     assert "RULES LOST" in lab.log()
     lab.wait(lambda: [r for r in lab.records()

@@ -38,7 +38,7 @@ up(void **state)
 	(void)state;
 	good = (struct health){ .generation = 1, .engines = 1,
 	    .engines_ready = 1, .serving = true, .recorder_ready = true,
-	    .resolver_ready = true, .rules = true, .enforcing = true,
+	    .resolver_ready = true, .rules = true,
 	    .beat_ms = now_ms() };
 	page_fd = health_create();
 	return page_fd < 0 || health_open(&page, page_fd, true) != 0;
@@ -64,7 +64,7 @@ what_is_written_is_read_by_another_mapping(void **state)
 	health_write(page, &good);
 	assert_true(health_read(reader, &got));
 	assert_int_equal(got.beat_ms, good.beat_ms);
-	assert_true(got.enforcing);
+	assert_int_equal(got.unenforced, UNENFORCED_NOTHING);
 	health_close(reader);
 }
 
@@ -131,7 +131,8 @@ a_refused_policy_is_told_and_keeps_readiness(void **state)
 	assert_true(admin_is_ready(&h));
 	assert_false(admin_check_ok(&h, CHECK_POLICY_CURRENT));
 	assert_string_equal(admin_check_effect(CHECK_POLICY_CURRENT), "none");
-	h.enforcing = false;
+	h.unenforced = UNENFORCED_NOT_PROVEN;
+	assert_true(admin_is_ready(&h));
 	assert_false(admin_check_ok(&h, CHECK_ENFORCING));
 	assert_string_equal(admin_check_effect(CHECK_ENFORCING), "open");
 	assert_false(admin_check_ok(&h, CHECK_COUNT));
@@ -244,6 +245,34 @@ what_is_not_asked_well_is_refused(void **state)
 }
 
 static void
+it_is_said_why_it_does_not_enforce(void **state)
+{
+	(void)state;
+	good.beat_ms = now_ms();
+	health_write(page, &good);
+	assert_int_equal(ask("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"),
+	    200);
+	assert_null(strstr(got, "enforcing"));
+	assert_int_equal(ask("GET /status HTTP/1.1\r\nHost: x\r\n\r\n"), 200);
+	assert_non_null(strstr(got, "\"enforcing\":true,"
+	    "\"not_enforcing\":\"\","));
+	good.unenforced = UNENFORCED_RULES_EXTERNAL;
+	health_write(page, &good);
+	assert_int_equal(ask("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"),
+	    200);
+	assert_non_null(strstr(got, "[-] enforcing effect: open\n"
+	    "not enforcing: the kernel's rules are somebody else's, and not "
+	    "looked at\n"));
+	assert_int_equal(ask("GET /status HTTP/1.1\r\nHost: x\r\n\r\n"), 200);
+	assert_non_null(strstr(got, "\"enforcing\":false,"
+	    "\"not_enforcing\":\"the kernel's rules are somebody else's"));
+	assert_int_equal(ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+	    200);
+	assert_non_null(strstr(got, "penstock_check_ok{check=\"enforcing\","
+	    "effect=\"open\"} 0\n"));
+}
+
+static void
 restarts_are_a_counter_in_both_formats(void **state)
 {
 	(void)state;
@@ -304,6 +333,7 @@ main(void)
 		WITH(readiness_and_liveness_are_told_apart),
 		WITH(what_is_not_asked_well_is_refused),
 		WITH(a_client_that_sends_a_byte_now_and_then_has_no_more_time),
+		WITH(it_is_said_why_it_does_not_enforce),
 		WITH(restarts_are_a_counter_in_both_formats),
 	};
 

@@ -75,9 +75,11 @@ an_image_carries_policy_settings_and_generation(void **state)
 	assert_true(settings_from(&s, p));
 	assert_int_equal(s.mode, MODE_SHARED);
 	assert_int_equal(policy_cells(p), 1);
-	assert_true(settings_is_enforcing(&s, p, 1800000000));
+	assert_int_equal(settings_unenforced(&s, p, 1800000000),
+	    UNENFORCED_NOTHING);
 	s.mode = MODE_COOPERATIVE;
-	assert_false(settings_is_enforcing(&s, p, 1800000000));
+	assert_int_equal(settings_unenforced(&s, p, 1800000000),
+	    UNENFORCED_COOPERATIVE);
 	policy_free(p);
 	compile_free(c);
 }

@@ -243,6 +243,26 @@ N31_a_shared_segment_needs_the_risk_to_be_accepted(void **state)
 }
 
 static void
+a_mode_that_nothing_checks_starts_only_with_that_accepted(void **state)
+{
+	static const char text[] = "version: 1\nmode: isolated\n" CELL;
+	struct config_env env = { .serves = true };
+
+	(void)state;
+	refused(text, &env, "penstock.yaml:2:7: error: mode isolated: nothing "
+	    "checks");
+	assert_non_null(strstr(said, "--accept-risk not-proven"));
+	env.accept_shared_segment = true;
+	refused(text, &env, "mode isolated: nothing checks");
+	env.accept_not_proven = true;
+	config_free(accepted(text, &env));
+	assert_string_equal(said, "");
+	/* whoever only reads it is told */
+	config_free(accepted(text, &no_env));
+	assert_non_null(strstr(said, "2:7: warning: mode isolated"));
+}
+
+static void
 a_sidecar_is_one_cell_from_the_environment(void **state)
 {
 	static const char text[] = "version: 1\nmode: shared\n"
@@ -350,6 +370,8 @@ main(void)
 		cmocka_unit_test(all_errors_are_found_at_once),
 		cmocka_unit_test(
 		    N31_a_shared_segment_needs_the_risk_to_be_accepted),
+		cmocka_unit_test(
+		    a_mode_that_nothing_checks_starts_only_with_that_accepted),
 		cmocka_unit_test(a_sidecar_is_one_cell_from_the_environment),
 		cmocka_unit_test(
 		    W4_a_bad_resolver_in_the_environment_stops_the_start),

@@ -635,6 +635,52 @@ a_mode_whose_rules_are_not_in_place_is_refused(void **state)
 	assert_true(logged("cannot become another uid"));
 }
 
+/* Mode isolated has nothing of its own that could be looked at. */
+static void
+a_mode_that_nothing_checks_is_refused(void **state)
+{
+	static const char *const accept[] =
+	    { "--accept-risk", "not-proven", NULL };
+	char path[128];
+
+	(void)state;
+	put("penstock.yaml", "version: 1\nmode: isolated\nengines: 1\n"
+	    "cells: [{id: a, policy: [policy.yaml]}]\n");
+	assert_int_equal(end_of(start(NULL, 0)), 78);
+	assert_true(logged("penstock.yaml:2:7: error: mode isolated: nothing "
+	    "checks"));
+	assert_true(logged("--accept-risk not-proven"));
+	assert_int_equal(end_of(start(external, 0)), 78);
+	path_of(path, "err");
+	unlink(path);
+	daemon_pid = start(accept, 0);
+	expect_log("started version=");
+	assert_true(logged("mode=isolated NOT ENFORCING"));
+	expect_log("not enforcing: nothing checks");
+	/* and after a reload */
+	kill(daemon_pid, SIGHUP);
+	expect_log("NOT ENFORCING: nothing checks");
+	assert_int_equal(stop(), 0);
+	path_of(path, "out");
+	assert_non_null(strstr(get(path), "mode=isolated not enforcing "));
+	assert_null(strstr(get(path), "isolated enforcing"));
+	assert_non_null(strstr(get(path), "; not enforcing: nothing checks"));
+}
+
+static void
+rules_of_somebody_else_s_are_not_said_to_enforce(void **state)
+{
+	char path[128];
+
+	(void)state;
+	start_ready(0);
+	assert_true(logged("mode=shared NOT ENFORCING"));
+	expect_log("not enforcing: the kernel's rules are somebody else's");
+	assert_int_equal(stop(), 0);
+	path_of(path, "out");
+	assert_non_null(strstr(get(path), "mode=shared not enforcing "));
+}
+
 static void
 systemd_is_told(void **state)
 {
@@ -757,6 +803,8 @@ main(void)
 		EACH(the_parent_s_death_ends_every_role),
 		EACH(bad_configuration_ends_with_78),
 		EACH(a_mode_whose_rules_are_not_in_place_is_refused),
+		EACH(a_mode_that_nothing_checks_is_refused),
+		EACH(rules_of_somebody_else_s_are_not_said_to_enforce),
 		EACH(systemd_is_told),
 	};
 

@@ -255,18 +255,39 @@ one_cell_that_reports_is_not_enforcing(void **state)
 
 	(void)state;
 	settings_default(&s, MODE_GATEWAY);
-	p = policy_with(&s, sizeof(s), enforces, enforces);
-	assert_true(settings_is_enforcing(&s, p, NOW_S));
-	s.mode = MODE_COOPERATIVE;
-	assert_false(settings_is_enforcing(&s, p, NOW_S));
-	policy_free(p);
-
-	s.mode = MODE_GATEWAY;
 	p = policy_with(&s, sizeof(s), enforces, reports);
-	assert_false(settings_is_enforcing(&s, p, NOW_S));
+	assert_int_equal(settings_unenforced(&s, p, NOW_S),
+	    UNENFORCED_REPORTS);
 	/* its time is over: 2030 */
-	assert_true(settings_is_enforcing(&s, p, INT64_C(1900000000)));
+	assert_int_equal(settings_unenforced(&s, p, INT64_C(1900000000)),
+	    UNENFORCED_NOTHING);
 	policy_free(p);
+}
+
+static void
+a_mode_that_nothing_checks_is_not_enforcing(void **state)
+{
+	static const enum settings_unenforced want[] = {
+		[MODE_SHARED] = UNENFORCED_NOTHING,
+		[MODE_GATEWAY] = UNENFORCED_NOTHING,
+		[MODE_ISOLATED] = UNENFORCED_NOT_PROVEN,
+		[MODE_COOPERATIVE] = UNENFORCED_COOPERATIVE,
+	};
+
+	(void)state;
+	for (unsigned m = 0; m <= MODE_COOPERATIVE; m++) {
+		struct settings s;
+		struct policy *p;
+
+		settings_default(&s, (enum settings_mode)m);
+		p = policy_with(&s, sizeof(s), enforces, enforces);
+		assert_int_equal(settings_unenforced(&s, p, NOW_S), want[m]);
+		policy_free(p);
+	}
+	for (unsigned i = 0; i < UNENFORCED_COUNT; i++)
+		assert_int_equal(settings_unenforced_text(
+		    (enum settings_unenforced)i)[0] == '\0',
+		    i == UNENFORCED_NOTHING);
 }
 
 /* ---- words ---- */
@@ -433,6 +454,7 @@ main(void)
 		    settings_of_another_size_or_version_are_refused),
 		cmocka_unit_test(counts_out_of_bounds_are_refused),
 		cmocka_unit_test(one_cell_that_reports_is_not_enforcing),
+		cmocka_unit_test(a_mode_that_nothing_checks_is_not_enforcing),
 		cmocka_unit_test(modes_have_words_and_only_these),
 		cmocka_unit_test(what_cannot_change_is_named_by_its_key),
 		cmocka_unit_test(a_listener_differs_by_each_of_its_parts),

@@ -392,7 +392,8 @@ status_shows_what_is_not_well(void **state)
 {
 	(void)state;
 	assert_int_equal(run_against(OK "{\"version\":\"9\",\"ready\":false,"
-	    "\"mode\":\"shared\",\"enforcing\":false,\"generation\":4,"
+	    "\"mode\":\"shared\",\"enforcing\":false,\"not_enforcing\":"
+	    "\"a cell only reports\",\"generation\":4,"
 	    "\"digest\":\"abcd\",\"checks\":{\"policy\":true,"
 	    "\"recorder\":false},\"denied\":{\"no_rule\":7},"
 	    "\"roles\":[{\"role\":\"engine\",\"index\":1,\"pid\":42,"
@@ -401,7 +402,7 @@ status_shows_what_is_not_well(void **state)
 	    verb_status,
 	    "status --admin unix:sock"), 0);
 	assert_non_null(strstr(out, "NOT READY"));
-	assert_non_null(strstr(out, "NOT ENFORCING"));
+	assert_non_null(strstr(out, "NOT ENFORCING: a cell only reports\n"));
 	assert_non_null(strstr(out, "generation 4"));
 	assert_non_null(strstr(out, "recorder               failed"));
 	assert_null(strstr(out, "policy                 failed"));
