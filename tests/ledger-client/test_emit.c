@@ -447,6 +447,217 @@ a_producer_cannot_write_the_recorder_s_state(void **state)
 	close(fd);
 }
 
+/* ---- to the last byte ---- */
+
+#define RING_BYTES 65536u
+#define TAIL_AT 128u
+#define HEAD_BYTES offsetof(struct record, text)
+#define ENTRY_LEAST ((8 + HEAD_BYTES + 7) & ~7ul)
+#define ENTRY_MOST ((8 + HEAD_BYTES + RECORD_TEXT_BYTES) & ~7ul)
+#define SLACK (sizeof(struct record) + 16)	/* what a wrap may waste */
+
+/* A record that takes exactly so many bytes of the ring. */
+static void
+make_entry(enum record_kind kind, uint64_t number, size_t bytes)
+{
+	assert_in_range(bytes, ENTRY_LEAST, ENTRY_MOST);
+	make(kind, number, bytes - 8 - HEAD_BYTES);
+}
+
+/* An empty ring whose next entry begins at this offset. */
+static void
+begin_at(uint64_t at)
+{
+	size_t size;
+	uint8_t *p = map_ring(&size);
+
+	assert_int_equal(size, BYTES_AT + RING_BYTES);
+	memcpy(p + HEAD_AT, &at, sizeof(at));
+	memcpy(p + TAIL_AT, &at, sizeof(at));
+	munmap(p, size);
+	emit_close(e);
+	emit_reader_close(reader);
+	assert_int_equal(emit_open(&e, ring_fd, state_fd, wake_fd), 0);
+	assert_int_equal(emit_reader_open(&reader, ring_fd), 0);
+	beat();
+}
+
+/* The next entry's size, when exactly `want` bytes are to be filled. */
+static size_t
+part_of(size_t want)
+{
+	if (want <= ENTRY_MOST)
+		return want;
+	return want - ENTRY_MOST < ENTRY_LEAST ? want - ENTRY_LEAST :
+	    ENTRY_MOST;
+}
+
+/* Put entries until exactly `left` bytes are free, and say how many; 0 when
+ * the sizes of entries do not add up to that.  *at goes to the next one. */
+static uint64_t
+fill(uint64_t *at, size_t left)
+{
+	size_t unused = RING_BYTES;
+	uint64_t n = 0;
+
+	while (unused > left) {
+		size_t run = RING_BYTES - *at, want = unused - left;
+
+		if (run < ENTRY_LEAST && run < want) {	/* skipped */
+			unused -= run;
+			*at = 0;
+			continue;
+		}
+		want = part_of(run < want ? run : want);
+		if (want < ENTRY_LEAST)
+			return 0;
+		make_entry(RECORD_END, ++n, want);
+		emit_end(e, &r, 0);
+		*at = (*at + want) % RING_BYTES;
+		unused -= want;
+	}
+	return n;
+}
+
+/* Exactly these come out, whole, and then nothing. */
+static void
+come_out(uint64_t n)
+{
+	const struct record *got;
+
+	for (uint64_t i = 1; i <= n; i++) {
+		got = next_record(reader, &lost);
+		assert_non_null(got);
+		assert_true(got->connection == i);
+		for (size_t k = 0; k < got->text_len; k++)
+			if (got->text[k] != 'x')
+				fail_msg("another's bytes in %zu", (size_t)i);
+	}
+	assert_null(next_record(reader, &lost));
+	assert_true(lost == 0);
+}
+
+/* How many records the producer says that it lost since the last flush. */
+static uint32_t
+said_lost(void)
+{
+	const struct record *got;
+
+	emit_flush(e);
+	got = next_record(reader, &lost);
+	if (got == NULL)
+		return 0;
+	assert_int_equal(got->kind, RECORD_GAP);
+	return got->count;
+}
+
+static void
+nothing_more_goes_in(void)
+{
+	make_entry(RECORD_DECISION, 999, ENTRY_LEAST);
+	beat();
+	assert_false(emit_ready(e));
+	assert_int_equal(emit_decision(e, &r, 0), -EAGAIN);
+	emit_note(e, &r);
+	emit_end(e, &r, 0);
+}
+
+static void
+a_ring_is_filled_to_its_last_byte_and_no_further(void **state)
+{
+	unsigned filled = 0;
+
+	(void)state;
+	for (uint64_t at = 0; at < RING_BYTES; at += 8) {
+		uint64_t next = at, n;
+
+		begin_at(at);
+		n = fill(&next, 0);
+		if (n == 0)
+			continue;
+		filled++;
+		nothing_more_goes_in();
+		come_out(n);
+		assert_int_equal(said_lost(), 2);
+		assert_true(emit_ready(e));
+	}
+	/* all but those with less than one entry in front of them */
+	assert_int_equal(filled, (RING_BYTES - ENTRY_LEAST) / 8 + 1);
+}
+
+/* The free bytes are one largest entry, at every place of the ring: in one
+ * run, or in two of which the larger can be had. */
+static void
+an_entry_goes_in_that_fits_and_none_that_is_one_word_longer(void **state)
+{
+	unsigned split = 0, whole = 0;
+
+	(void)state;
+	for (uint64_t at = 0; at < RING_BYTES; at += 8) {
+		uint64_t next = at, n;
+		size_t run, most = ENTRY_MOST;
+
+		begin_at(at);
+		n = fill(&next, ENTRY_MOST);
+		run = RING_BYTES - next;
+		if (n == 0)
+			continue;
+		if (run < ENTRY_MOST)
+			most = run > ENTRY_MOST - run ? run :
+			    ENTRY_MOST - run;
+		if (most < ENTRY_LEAST)
+			continue;
+		if (most < ENTRY_MOST) {
+			split++;
+			make_entry(RECORD_END, 999, most + 8);
+			emit_end(e, &r, 0);
+		} else {
+			whole++;
+		}
+		make_entry(RECORD_END, n + 1, most);
+		emit_end(e, &r, 0);
+		come_out(n + 1);
+		assert_int_equal(said_lost(), most < ENTRY_MOST);
+	}
+	assert_true(whole > 7000 && split > ENTRY_MOST / 16);
+}
+
+/* Room for the decision, its end and what a wrap may waste: then both go in,
+ * wherever the wrap is.  One word less, and it is refused. */
+static void
+a_decision_is_refused_for_one_word_and_no_promised_end_is_lost(void **state)
+{
+	const size_t ends[] = { 0, ENTRY_LEAST, ENTRY_MOST };
+	unsigned taken = 0;
+
+	(void)state;
+	for (uint64_t at = 0; at < RING_BYTES; at += 8) {
+		size_t end = ends[at / 8 % 3];
+		size_t need = ENTRY_LEAST + (at / 8 * 40) % 1000 / 8 * 8;
+		uint64_t next = at, n;
+
+		for (size_t less = 0; less <= 8; less += 8) {
+			next = at;
+			begin_at(at);
+			n = fill(&next, SLACK + need + end - less);
+			if (n == 0)
+				continue;
+			make_entry(RECORD_DECISION, n + 1, need);
+			beat();
+			assert_int_equal(emit_decision(e, &r, end ? end - 8 :
+			    0), less ? -EAGAIN : 0);
+			if (less == 0 && end > 0) {
+				make_entry(RECORD_END, n + 2, end);
+				emit_end(e, &r, end - 8);
+			}
+			come_out(n + (less == 0) + (less == 0 && end > 0));
+			assert_int_equal(said_lost(), 0);
+			taken += less == 0;
+		}
+	}
+	assert_true(taken > 7000);
+}
+
 #define ONE(test) cmocka_unit_test_setup_teardown(test, up, down)
 
 int
@@ -467,6 +678,10 @@ main(void)
 		ONE(a_ring_cannot_be_made_smaller),
 		ONE(a_head_left_by_a_hostile_producer_is_not_gone_on_from),
 		ONE(a_producer_cannot_write_the_recorder_s_state),
+		ONE(a_ring_is_filled_to_its_last_byte_and_no_further),
+		ONE(an_entry_goes_in_that_fits_and_none_that_is_one_word_longer),
+		ONE(
+		    a_decision_is_refused_for_one_word_and_no_promised_end_is_lost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
