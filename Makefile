@@ -63,7 +63,7 @@ policy_SRC := span host addr verdict problem yaml charter rules names cidr \
 	image policy decide
 ledger-client_SRC := log record emit count fold
 dns_SRC := share message pin cache ask resolve front front_tcp
-proxy_SRC := proxy limit buf pipes listen conn name weigh account dial \
+proxy_SRC := proxy limit buf side watch pipes listen conn name weigh account dial \
 	tunnel relay end forward \
 	hello ja4 flight http http_body http_write refuse
 sidecar_SRC := main config config_part settings role parent change child shared \

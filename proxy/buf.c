@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 #define BUF_FIRST_BYTES 4096u
 
@@ -62,10 +61,9 @@ buf_free(struct buf *b)
 }
 
 ssize_t
-buf_recv(struct buf *b, int fd, size_t max)
+buf_room(struct buf *b, size_t max, uint8_t **at)
 {
 	size_t left = buf_left(b), room;
-	ssize_t n;
 
 	if (left >= max)
 		return -ENOBUFS;
@@ -75,31 +73,14 @@ buf_recv(struct buf *b, int fd, size_t max)
 		return -ENOMEM;
 	if (room > b->cap - b->len)
 		room = b->cap - b->len;
-	do
-		n = recv(fd, b->data + b->len, room, 0);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		n = -errno;
-	else
-		b->len += (uint32_t)n;
-	if (b->len == b->at)
-		buf_free(b);
-	return n;
+	*at = b->data + b->len;
+	return (ssize_t)room;
 }
 
-int
-buf_send(struct buf *b, int fd, uint64_t *sent)
+void
+buf_grew(struct buf *b, size_t n)
 {
-	while (buf_left(b) > 0) {
-		ssize_t n = send(fd, b->data + b->at, buf_left(b),
-		    MSG_NOSIGNAL);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		*sent += (uint64_t)n;
-		buf_take(b, (size_t)n);
-	}
-	return 0;
+	b->len += (uint32_t)n;
+	if (b->len == b->at)
+		buf_free(b);
 }

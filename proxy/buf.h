@@ -32,10 +32,10 @@ MUST_USE int buf_put(struct buf *b, struct span bytes);
 /* Take n bytes off the front; frees when nothing is left. */
 void buf_take(struct buf *b, size_t n);
 void buf_free(struct buf *b);
-/* Receive once, so that at most `max` bytes wait: the number, 0 at the end of
- * the stream, -EAGAIN, -ENOBUFS when full, or another -errno. */
-ssize_t buf_recv(struct buf *b, int fd, size_t max);
-/* Send what waits: 0 all is gone, -EAGAIN, or another -errno.  *sent grows. */
-int buf_send(struct buf *b, int fd, uint64_t *sent);
+/* Room for at most `max` waiting bytes, at *at: how much (not 0), -ENOBUFS
+ * when that many wait already, -ENOMEM.  buf_grew must follow, with how many
+ * were put there. */
+MUST_USE ssize_t buf_room(struct buf *b, size_t max, uint8_t **at);
+void buf_grew(struct buf *b, size_t n);
 
 #endif

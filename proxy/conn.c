@@ -96,7 +96,6 @@ conn_enter(struct conn *c, enum conn_state state)
 		    buf_left(&c->in) == 0 ? l->keepalive_ms : l->hello_ms);
 		break;
 	case CONN_RESOLVE:
-		c->client.readable = false;	/* an event tells of more */
 		c->deadline_ms = now + l->resolve_ms;
 		break;
 	case CONN_DIAL:
@@ -227,14 +226,18 @@ conn_cut(struct conn *c, enum record_how how, enum reason why)
 
 /* ---- events ---- */
 
-static void
-on_side(evutil_socket_t fd, short what, void *arg)
+void
+conn_edge(void *owner, unsigned tag, uint32_t events)
 {
-	struct conn *c = arg;
+	struct conn *c = owner;
+	struct side *s = tag == TAG_CLIENT ? &c->client : &c->up;
 
-	if (what & EV_READ)
-		(fd == c->client.fd ? &c->client : &c->up)->readable = true;
-	conn_run(c);
+	if (c->is_gone)
+		return;
+	if (s->fd < 0)
+		dial_edge(c, tag - TAG_TRY, events);
+	else if (side_edge(s, events))
+		conn_run(c);
 }
 
 static void
@@ -248,20 +251,19 @@ on_timer(evutil_socket_t fd, short what, void *arg)
 	conn_run(c);
 }
 
+/* It goes on in the next turn of the loop, behind what others wait for. */
 static void
-arm_side(struct conn *c, struct side *s, short want)
+go_on(struct conn *c)
 {
-	if (s->fd < 0 || s->armed == want)
+	const struct timeval now = { 0 };
+	struct proxy *p = c->proxy;
+
+	if (c->queued)
 		return;
-	if (s->armed != 0)
-		event_del(&s->ev);
-	s->armed = 0;
-	if (want == 0)
-		return;
-	event_assign(&s->ev, c->proxy->parts.base, s->fd,
-	    (short)(want | EV_PERSIST), on_side, c);
-	if (event_add(&s->ev, NULL) == 0)
-		s->armed = want;
+	c->queued = true;
+	TAILQ_INSERT_TAIL(&p->again, c, later);
+	if (p->n_again++ == 0)
+		event_add(p->later, &now);
 }
 
 void
@@ -289,10 +291,10 @@ conn_timer(struct conn *c, int64_t at)
 		c->timer_ms = at;
 }
 
-static short
+static unsigned
 out_wants(const struct side *s)
 {
-	return buf_left(&s->out) > 0 ? EV_WRITE : 0;
+	return buf_left(&s->out) > 0 ? SIDE_WRITE : 0;
 }
 
 /* The time at which something must happen; tunnels are many and mostly idle,
@@ -312,46 +314,48 @@ arm_time(struct conn *c)
 	}
 }
 
-/* The only place that arms events: from the state and what waits. */
-static void
-conn_arm(struct conn *c)
+static unsigned
+client_wants(const struct conn *c)
 {
-	short client = 0, up = 0, quiet = 0;
+	unsigned want = out_wants(&c->client);
 
-	/* A client mostly says nothing until it has an answer: it stays armed
-	 * meanwhile, unless it does. */
-	if (!c->client.readable && !c->client.eof)
-		quiet = c->client.armed & EV_READ;
 	switch ((enum conn_state)c->state) {
 	case CONN_NAME:
-		client = (short)(out_wants(&c->client) |
-		    (c->client.eof ? 0 : EV_READ));
-		break;
-	case CONN_DIAL:
-		client = quiet;
-		dial_arm(c);
-		break;
+		return c->client.eof ? want : want | SIDE_READ;
 	case CONN_RELAY:
-		client = c->forward ? forward_wants(c, true) :
+		return c->forward ? forward_wants(c, true) :
 		    relay_wants(c, true);
-		up = c->forward ? forward_wants(c, false) :
-		    relay_wants(c, false);
-		break;
 	case CONN_END:
-		client = out_wants(&c->client);
-		up = out_wants(&c->up);
-		if (client == 0 && !c->client.eof && c->told)
-			client = EV_READ;
-		break;
-	case CONN_RESOLVE:
-		client = quiet;
-		break;
+		return want == 0 && !c->client.eof && c->told ? SIDE_READ :
+		    want;
 	case CONN_DECIDE:
+	case CONN_RESOLVE:
+	case CONN_DIAL:
 	case CONN_STATES:
 		break;
 	}
-	arm_side(c, &c->client, client);
-	arm_side(c, &c->up, up);
+	return 0;
+}
+
+static unsigned
+up_wants(const struct conn *c)
+{
+	if (c->up.fd < 0)
+		return 0;
+	if (c->state == CONN_RELAY)
+		return c->forward ? forward_wants(c, false) :
+		    relay_wants(c, false);
+	return c->state == CONN_END ? out_wants(&c->up) : 0;
+}
+
+/* The only place that says what wakes it: from the state and what waits. */
+static void
+conn_arm(struct conn *c)
+{
+	c->client.want = (uint8_t)client_wants(c);
+	c->up.want = (uint8_t)up_wants(c);
+	if (side_can(&c->client) || side_can(&c->up))
+		go_on(c);
 	arm_time(c);
 }
 
@@ -472,14 +476,16 @@ conn_make(struct listener *l, int fd, const struct endpoint *peer,
 	if (c == NULL)
 		return NULL;
 	c->open = calloc(1, sizeof(*c->open));
-	if (c->open == NULL) {
+	if (c->open == NULL ||
+	    watch_add(p->watch, fd, c, TAG_CLIENT) < 0) {
+		free(c->open);
 		free(c);
 		return NULL;
 	}
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	c->opened_us = (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 	c->proxy = p;
-	c->client.fd = fd;
+	side_open(&c->client, fd);
 	c->up.fd = -1;
 	c->id = p->next_id++;
 	c->peer = *peer;
@@ -534,14 +540,11 @@ conn_close_up(struct conn *c)
 {
 	struct side *s = &c->up;
 
-	if (s->armed != 0)
-		event_del(&s->ev);
-	s->armed = 0;
 	if (s->fd >= 0)
 		close(s->fd);
 	s->fd = -1;
 	buf_free(&s->out);
-	s->readable = s->eof = s->reset = s->shut = s->bulk = false;
+	s->eof = s->reset = s->shut = s->bulk = false;
 	c->probed = false;
 	if (c->up_alive)
 		count_add(c->proxy->parts.counts, COUNT_UPSTREAM_OPEN, -1);
@@ -567,8 +570,6 @@ conn_free(struct conn *c)
 	side_pipe_done(c, &c->client);
 	side_pipe_done(c, &c->up);
 	conn_close_up(c);
-	if (c->client.armed != 0)
-		event_del(&c->client.ev);
 	if (c->timer != NULL)
 		event_free(c->timer);
 	close(c->client.fd);
@@ -576,6 +577,8 @@ conn_free(struct conn *c)
 	buf_free(&c->in);
 	forward_free(c);
 	free(c->open);
+	if (c->queued)
+		TAILQ_REMOVE(&p->again, c, later);
 	LIST_REMOVE(c, link);
 	if (c->placed)
 		limit_give(p->limit, &c->peer.addr);
@@ -583,6 +586,22 @@ conn_free(struct conn *c)
 		p->n_refusing--;
 	p->n_open--;
 	count_add(p->parts.counts, COUNT_CONNECTIONS_OPEN, -1);
-	free(c);
+	if (watch_turning(p->watch)) {
+		c->is_gone = true;
+		LIST_INSERT_HEAD(&p->gone, c, link);
+	} else {
+		free(c);
+	}
 	proxy_gone(p);
+}
+
+void
+conn_forget(struct proxy *p)
+{
+	struct conn *c;
+
+	while ((c = LIST_FIRST(&p->gone)) != NULL) {
+		LIST_REMOVE(c, link);
+		free(c);
+	}
 }

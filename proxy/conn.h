@@ -3,7 +3,6 @@
 #define PROXY_CONN_H
 
 #include <event2/event.h>
-#include <event2/event_struct.h>
 #include <sys/queue.h>
 
 #include "ledger-client/record.h"
@@ -12,6 +11,8 @@
 #include "proxy/hello.h"
 #include "proxy/limit.h"
 #include "proxy/proxy.h"
+#include "proxy/side.h"
+#include "proxy/watch.h"
 
 /*
  * The life of one connection, private to this layer.  The states stand in the
@@ -53,31 +54,19 @@ struct pipes_pair {
 	struct pipes_pair *next;
 };
 
-/* One of the two sockets, and what waits to be written to it. */
-struct side {
-	struct event ev;
-	struct buf out;
-	struct pipes_pair *pipe;
-	uint64_t sent;			/* bytes written to it */
-	uint32_t piped;			/* bytes in the pipe */
-	int fd;
-	short armed;
-	bool readable;			/* worth a read before the next event */
-	bool eof;			/* nothing more comes from it */
-	bool reset;			/* its peer has reset it */
-	bool shut;			/* we have ended our direction */
-	bool bulk;			/* its peer fills buffers: splice */
-};
-
 #define DIAL_TRIES_MAX 4u	/* attempts at the same time */
 
 struct dial_try {
-	struct event ev;
 	int fd;
 	struct endpoint to;
-	struct conn *conn;
-	bool ready, doubtful;
+	uint32_t events;	/* EPOLL bits; 0: under way */
 };
+
+/* The sockets of a connection in proxy/watch: the client's, and each attempt
+ * at the way up, one of which becomes it. */
+#define TAG_CLIENT 0u
+#define TAG_TRY 1u
+_Static_assert(TAG_TRY + DIAL_TRIES_MAX <= WATCH_TAGS, "a tag for each");
 
 /* What is needed until the relay runs, and then given back. */
 struct opening {
@@ -114,6 +103,7 @@ struct forward;
 
 struct conn {
 	LIST_ENTRY(conn) link;
+	TAILQ_ENTRY(conn) later;
 	struct proxy *proxy;
 	struct side client, up;
 	struct event *timer;		/* NULL in an open relay: swept */
@@ -134,6 +124,8 @@ struct conn {
 	uint16_t port;			/* that was asked for */
 	uint16_t reason;		/* why it ended */
 	uint8_t state, via, how;
+	bool is_gone;			/* only its memory is left */
+	bool queued;			/* runs again in the next turn */
 	bool placed;			/* holds a place in the limits */
 	bool looked;			/* opaque rules were asked */
 	bool inside;			/* in a CONNECT tunnel */
@@ -146,6 +138,7 @@ struct conn {
 };
 
 LIST_HEAD(conn_list, conn);
+TAILQ_HEAD(conn_queue, conn);
 
 #define PROXY_TIMEOUTS 8u
 
@@ -169,8 +162,11 @@ struct proxy {
 	struct limit *limit;
 	struct listener *listeners;
 	struct conn_list open;
-	unsigned n_open, n_refusing;
-	struct event *flush, *resume, *grace, *sweep;
+	struct conn_list gone;		/* in memory to the end of the turn */
+	struct conn_queue again;	/* can go on without an edge */
+	struct watch *watch;
+	unsigned n_open, n_refusing, n_again;
+	struct event *flush, *resume, *grace, *sweep, *later;
 	struct {
 		unsigned ms;
 		const struct timeval *tv;
@@ -192,6 +188,10 @@ int64_t conn_now_ms(void);
 void conn_new(struct listener *l, int fd, const struct endpoint *peer,
     const struct endpoint *original, enum reason refused);
 void conn_run(struct conn *c);
+/* An edge of one of its sockets (watch_fn). */
+void conn_edge(void *owner, unsigned tag, uint32_t events);
+/* The turn is over: what has gone leaves the memory. */
+void conn_forget(struct proxy *p);
 /* The only place that sets the state. */
 void conn_enter(struct conn *c, enum conn_state state);
 /* Refuse: one decision record, an answer that the client can read, END. */
@@ -225,10 +225,11 @@ enum step name_step(struct conn *c);
 enum step weigh_step(struct conn *c);
 enum step dial_resolve(struct conn *c);
 enum step dial_step(struct conn *c);
-void dial_arm(struct conn *c);
+/* An edge of an attempt. */
+void dial_edge(struct conn *c, unsigned i, uint32_t events);
 void dial_cancel(struct conn *c);
 enum step relay_step(struct conn *c);
-short relay_wants(const struct conn *c, bool client);
+unsigned relay_wants(const struct conn *c, bool client);
 enum step end_step(struct conn *c);
 
 /* Judge one address; false leaves *d as the denial. */

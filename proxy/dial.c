@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -144,16 +145,14 @@ reason_of(int e)
 	return REASON_UNREACHABLE;
 }
 
-static void
-on_try(evutil_socket_t fd, short what, void *arg)
+void
+dial_edge(struct conn *c, unsigned i, uint32_t events)
 {
-	struct dial_try *t = arg;
-
-	(void)fd;
-	t->ready = true;
-	/* An error makes it readable too; only then is it asked for. */
-	t->doubtful = (what & EV_READ) != 0;
-	conn_run(t->conn);
+	if (c->open == NULL || i >= c->open->n_tries ||
+	    c->open->tries[i].fd < 0)
+		return;
+	c->open->tries[i].events |= events;
+	conn_run(c);
 }
 
 static void
@@ -161,14 +160,10 @@ try_drop(struct opening *o, unsigned i, bool keep_fd)
 {
 	struct dial_try *t = &o->tries[i];
 
-	if (event_initialized(&t->ev))
-		event_del(&t->ev);
 	if (!keep_fd)
 		close(t->fd);
-	/* Events stay where they are in memory while they are armed. */
 	t->fd = -1;
-	t->ready = t->doubtful = false;
-	memset(&t->ev, 0, sizeof(t->ev));
+	t->events = 0;
 }
 
 void
@@ -186,7 +181,7 @@ dial_cancel(struct conn *c)
 }
 
 static int
-dial_socket(const struct endpoint *to)
+dial_socket(struct conn *c, const struct endpoint *to, unsigned tag)
 {
 	int one = 1, e;
 	struct sockaddr_storage ss;
@@ -197,11 +192,12 @@ dial_socket(const struct endpoint *to)
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (connect(fd, (struct sockaddr *)&ss, len) < 0 &&
-	    errno != EINPROGRESS) {
-		e = errno;
+	e = connect(fd, (struct sockaddr *)&ss, len) < 0 &&
+	    errno != EINPROGRESS ? -errno :
+	    watch_add(c->proxy->watch, fd, c, tag);
+	if (e < 0) {
 		close(fd);
-		return -e;
+		return e;
 	}
 	return fd;
 }
@@ -230,32 +226,15 @@ next_try(struct conn *c)
 	while (o->next_addr < o->n_addrs && (t = free_try(c)) != NULL) {
 		t->to = (struct endpoint){ o->addrs[o->next_addr++],
 		    o->to.port };
-		t->fd = dial_socket(&t->to);
-		if (t->fd >= 0) {
-			t->conn = c;
+		t->fd = dial_socket(c, &t->to,
+		    TAG_TRY + (unsigned)(t - o->tries));
+		if (t->fd >= 0)
 			break;
-		}
 		o->failed = reason_of(-t->fd);
 		t->fd = -1;
 	}
 	o->next_try_ms = o->next_addr < o->n_addrs ?
 	    conn_now_ms() + c->proxy->limits.stagger_ms : 0;
-}
-
-void
-dial_arm(struct conn *c)
-{
-	struct opening *o = c->open;
-
-	for (unsigned i = 0; i < o->n_tries; i++) {
-		struct dial_try *t = &o->tries[i];
-
-		if (t->fd < 0 || event_initialized(&t->ev))
-			continue;
-		event_assign(&t->ev, c->proxy->parts.base, t->fd,
-		    EV_READ | EV_WRITE, on_try, t);
-		event_add(&t->ev, NULL);
-	}
 }
 
 /* What became of the attempts: the winner's number, or -1. */
@@ -271,12 +250,14 @@ look_at_tries(struct conn *c, unsigned *under_way)
 
 		if (o->tries[i].fd < 0)
 			continue;
-		if (!o->tries[i].ready) {
+		if (o->tries[i].events == 0) {
 			(*under_way)++;
 			continue;
 		}
-		if (o->tries[i].doubtful && getsockopt(o->tries[i].fd,
-		    SOL_SOCKET, SO_ERROR, &e, &len) < 0)
+		/* An error makes it readable too; only then is it asked for. */
+		if ((o->tries[i].events & ~(uint32_t)EPOLLOUT) != 0 &&
+		    getsockopt(o->tries[i].fd, SOL_SOCKET, SO_ERROR, &e,
+		    &len) < 0)
 			e = errno;
 		if (e == 0)
 			return (int)i;
@@ -296,13 +277,13 @@ dial_won(struct conn *c, unsigned i)
 	/* A policy that came while it was dialled may forbid the address. */
 	if (!weigh_addr(c, &o->tries[i].to, &d))
 		return conn_refuse(c, d.reason);
-	c->up.fd = o->tries[i].fd;
+	side_open(&c->up, o->tries[i].fd);
+	c->up.readable = false;
+	side_edge(&c->up, o->tries[i].events);
 	o->addrs[0] = o->tries[i].to.addr;
 	c->end->dialled = o->tries[i].to;
 	try_drop(o, i, true);
 	dial_cancel(c);
-	/* An event will say when there is something to read. */
-	c->client.readable = c->up.readable = false;
 	c->up_alive = true;
 	count_add(c->proxy->parts.counts, COUNT_UPSTREAM_OPEN, 1);
 	if (o->shown == SHOWN_REQUEST) {

@@ -26,11 +26,9 @@ drain(struct conn *c)
 	uint8_t bin[4096];
 
 	while (c->drained < c->proxy->limits.linger_bytes) {
-		ssize_t n = recv(c->client.fd, bin, sizeof(bin), 0);
+		ssize_t n = side_recv(&c->client, bin, sizeof(bin));
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN)
+		if (n == -EAGAIN)
 			return STEP_WAIT;
 		if (n <= 0)
 			break;
@@ -49,7 +47,7 @@ end_refused(struct conn *c)
 		set_reset(c->client.fd);
 		return STEP_GONE;
 	}
-	e = buf_send(&c->client.out, c->client.fd, &c->client.sent);
+	e = side_flush(&c->client);
 	if (e == -EAGAIN && conn_now_ms() < c->deadline_ms)
 		return STEP_WAIT;
 	if (e < 0)
@@ -72,7 +70,7 @@ end_reset(struct conn *c, struct side *other)
 
 	if (other->fd < 0)
 		return STEP_GONE;
-	e = buf_send(&other->out, other->fd, &other->sent);
+	e = side_flush(other);
 	if (e == 0 && other->piped == 0 &&
 	    ioctl(other->fd, SIOCOUTQ, &left) < 0)
 		left = 0;

@@ -373,14 +373,12 @@ pass_body(struct conn *c, struct side *from, struct side *to,
 	ssize_t n, sent;
 	size_t body;
 
-	do
-		n = recv(from->fd, p->buffer, p->limits.copy_buffer_bytes, 0);
-	while (n < 0 && errno == EINTR);
+	n = side_recv(from, p->buffer, p->limits.copy_buffer_bytes);
 	if (n <= 0)
-		return n < 0 ? -errno : 0;
+		return n;
 	if (!walk_body(w, span_of(p->buffer, (size_t)n), &body))
 		return -EBADMSG;
-	sent = body > 0 ? send(to->fd, p->buffer, body, MSG_NOSIGNAL) : 0;
+	sent = body > 0 ? side_send(to, p->buffer, body) : 0;
 	if (sent < 0)
 		sent = 0;	/* the next flush tells what is wrong */
 	to->sent += (uint64_t)sent;
@@ -419,7 +417,7 @@ go_up(struct conn *c)
 		f->head.at = f->head.len;
 	}
 	for (unsigned i = 0; i < ROUNDS && !c->up.reset; i++) {
-		e = buf_send(&c->up.out, c->up.fd, &c->up.sent);
+		e = side_flush(&c->up);
 		if (e == -EAGAIN)
 			break;
 		if (e < 0) {
@@ -593,7 +591,7 @@ go_down(struct conn *c)
 	int e;
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		e = buf_send(&c->client.out, c->client.fd, &c->client.sent);
+		e = side_flush(&c->client);
 		if (e == -EAGAIN)
 			return STEP_WAIT;
 		if (e < 0)
@@ -607,7 +605,7 @@ go_down(struct conn *c)
 				return STEP_NEXT;
 			if (buf_left(&f->in) != before)
 				continue;
-			n = buf_recv(&f->in, c->up.fd, BODY_BYTES);
+			n = side_fill(&c->up, &f->in, BODY_BYTES);
 		} else {
 			n = down_body(c);
 		}
@@ -720,17 +718,17 @@ forward_step(struct conn *c)
 	return late(c);
 }
 
-short
+unsigned
 forward_wants(const struct conn *c, bool client)
 {
 	const struct forward *f = c->forward;
 	const struct side *s = client ? &c->client : &c->up;
-	short want = buf_left(&s->out) > 0 ? EV_WRITE : 0;
+	unsigned want = buf_left(&s->out) > 0 ? SIDE_WRITE : 0;
 
 	if (client && !f->up_done && !c->client.eof && !c->up.reset &&
 	    buf_left(&c->up.out) == 0)
-		want |= EV_READ;
+		want |= SIDE_READ;
 	if (!client && !f->down_done && buf_left(&c->client.out) == 0)
-		want |= EV_READ;
+		want |= SIDE_READ;
 	return want;
 }

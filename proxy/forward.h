@@ -21,7 +21,7 @@ bool forward_reuses(const struct conn *c);
 void forward_dialled(struct conn *c);
 /* RELAY */
 enum step forward_step(struct conn *c);
-short forward_wants(const struct conn *c, bool client);
+unsigned forward_wants(const struct conn *c, bool client);
 /* True once a part of an answer to this request was written. */
 bool forward_answered(const struct conn *c);
 /* True while a request is dialled for once more: its decision stands. */

@@ -185,7 +185,7 @@ static enum step
 name_read(struct conn *c, bool *done)
 {
 	bool was_empty = buf_left(&c->in) == 0;
-	ssize_t n = buf_recv(&c->in, c->client.fd, name_max(c));
+	ssize_t n = side_fill(&c->client, &c->in, name_max(c));
 
 	*done = true;
 	if (n == -EAGAIN)
@@ -216,7 +216,7 @@ name_flush(struct conn *c)
 
 	if (buf_left(&c->client.out) == 0)
 		return true;
-	e = buf_send(&c->client.out, c->client.fd, &c->client.sent);
+	e = side_flush(&c->client);
 	return e >= 0 || e == -EAGAIN;
 }
 

@@ -96,6 +96,39 @@ probe_up(struct conn *c)
 	setsockopt(c->up.fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
 }
 
+/* What can go on without an edge; who is not through then stands behind. */
+static void
+on_later(evutil_socket_t fd, short what, void *arg)
+{
+	struct proxy *p = arg;
+	unsigned n = p->n_again;
+	struct conn *c;
+
+	(void)fd;
+	(void)what;
+	p->n_again = 0;
+	while (n-- > 0 && (c = TAILQ_FIRST(&p->again)) != NULL) {
+		TAILQ_REMOVE(&p->again, c, later);
+		c->queued = false;
+		conn_run(c);
+	}
+}
+
+static void
+on_turn_over(void *arg)
+{
+	conn_forget(arg);
+}
+
+/* A write that was refused for want of the kernel's memory, rather than of
+ * room, may get no edge: it is tried again. */
+static void
+try_writing(struct conn *c)
+{
+	c->client.writable = c->up.writable = true;
+	conn_run(c);
+}
+
 /* Whose time is over among those without a timer, and who has left. */
 static void
 on_sweep(evutil_socket_t fd, short what, void *arg)
@@ -112,6 +145,8 @@ on_sweep(evutil_socket_t fd, short what, void *arg)
 		if (c->timer_ms == 0 && c->deadline_ms != 0 &&
 		    c->deadline_ms <= now)
 			conn_run(c);
+		else if (((c->client.want | c->up.want) & SIDE_WRITE) != 0)
+			try_writing(c);
 		else
 			forward_look_at_client(c);
 	}
@@ -212,15 +247,21 @@ proxy_new(struct proxy **out, const struct proxy_parts *parts)
 	p->pins = parts->pins;
 	p->next_id = parts->connection_base;
 	LIST_INIT(&p->open);
+	LIST_INIT(&p->gone);
+	TAILQ_INIT(&p->again);
 	p->reserve = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 	p->buffer = malloc(p->limits.copy_buffer_bytes);
 	p->flush = event_new(parts->base, -1, 0, on_flush, p);
 	p->resume = evtimer_new(parts->base, on_resume, p);
 	p->grace = evtimer_new(parts->base, on_grace, p);
+	p->later = evtimer_new(parts->base, on_later, p);
 	p->turned = fold_new(parts->base, parts->emit, FOLD_MS);
 	if (p->buffer == NULL || p->turned == NULL || p->flush == NULL ||
-	    p->resume == NULL || p->grace == NULL || sweep_start(p) < 0 ||
-	    digest_init() < 0)
+	    p->resume == NULL || p->grace == NULL || p->later == NULL ||
+	    sweep_start(p) < 0 || digest_init() < 0)
+		goto out;
+	e = watch_new(&p->watch, parts->base, conn_edge, on_turn_over, p);
+	if (e < 0)
 		goto out;
 	timeouts_init(p);
 	pipes_init(&p->pipes, pipe_bytes_max(parts));
@@ -270,6 +311,9 @@ proxy_free(struct proxy *p)
 		event_free(p->grace);
 	if (p->sweep != NULL)
 		event_free(p->sweep);
+	if (p->later != NULL)
+		event_free(p->later);
+	watch_free(p->watch);
 	pipes_done(&p->pipes);
 	if (p->reserve >= 0)
 		close(p->reserve);

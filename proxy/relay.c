@@ -38,7 +38,7 @@ pipe_back(struct conn *c, struct side *to)
 static bool
 flush(struct conn *c, struct side *to)
 {
-	int e = buf_send(&to->out, to->fd, &to->sent);
+	int e = side_flush(to);
 
 	if (e == -EAGAIN)
 		return false;
@@ -47,14 +47,16 @@ flush(struct conn *c, struct side *to)
 		pipe_back(c, to);
 		return false;
 	}
-	while (to->piped > 0) {
+	while (to->piped > 0 && to->writable) {
 		ssize_t n = splice(to->pipe->rd, NULL, to->fd, NULL,
 		    to->piped, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0 && errno == EAGAIN)
+		if (n < 0 && errno == EAGAIN) {
+			to->writable = false;
 			return false;
+		}
 		if (n <= 0) {
 			broken(to);
 			pipe_back(c, to);
@@ -63,15 +65,14 @@ flush(struct conn *c, struct side *to)
 		to->piped -= (uint32_t)n;
 		to->sent += (uint64_t)n;
 	}
-	return true;
+	return to->piped == 0;
 }
 
 /* The source said no: nothing now, the end, or a reset. */
 static bool
-source_over(struct conn *c, struct side *from, struct side *to, ssize_t n,
-    int e)
+source_over(struct conn *c, struct side *from, struct side *to, ssize_t n)
 {
-	if (n < 0 && e == EAGAIN) {
+	if (n == -EAGAIN) {
 		from->bulk = from->readable = false;
 		pipe_back(c, to);
 		return false;
@@ -93,7 +94,7 @@ fill_pipe(struct conn *c, struct side *from, struct side *to)
 		    to->pipe->bytes, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 	while (n < 0 && errno == EINTR);
 	if (n <= 0)
-		return source_over(c, from, to, n, errno);
+		return source_over(c, from, to, n < 0 ? -errno : 0);
 	to->piped = (uint32_t)n;
 	c->moved_ms = 0;	/* read the clock once, in idle */
 	return true;
@@ -116,16 +117,14 @@ fill_copy(struct conn *c, struct side *from, struct side *to)
 	size_t size = read_size(c);
 	ssize_t n, w;
 
-	do
-		n = recv(from->fd, p->buffer, size, 0);
-	while (n < 0 && errno == EINTR);
+	n = side_recv(from, p->buffer, size);
 	if (n <= 0)
-		return source_over(c, from, to, n, errno);
+		return source_over(c, from, to, n);
 	c->moved_ms = 0;
 	if (from == &c->up && c->open != NULL)
 		tunnel_saw_server(c, span_of(p->buffer, (size_t)n));
-	w = send(to->fd, p->buffer, (size_t)n, MSG_NOSIGNAL);
-	if (w < 0 && errno != EAGAIN && errno != EINTR) {
+	w = side_send(to, p->buffer, (size_t)n);
+	if (w < 0 && w != -EAGAIN) {
 		broken(to);
 		return false;
 	}
@@ -137,10 +136,8 @@ fill_copy(struct conn *c, struct side *from, struct side *to)
 		conn_cut(c, HOW_CUT, REASON_LIMIT_MEMORY);
 		return false;
 	}
-	if ((size_t)n < size) {
-		from->readable = false;	/* an event tells of more */
-		return w < n;
-	}
+	if ((size_t)n < size)
+		return w < n || from->readable;
 	/* The read that opened the gate may be the first of many. */
 	if (c->open == NULL || c->open->gate == GATE_OPEN)
 		from->bulk = true;
@@ -181,24 +178,24 @@ pump(struct conn *c, struct side *from, struct side *to)
 		pipe_back(c, to);
 }
 
-short
+unsigned
 relay_wants(const struct conn *c, bool client)
 {
 	const struct side *s = client ? &c->client : &c->up;
 	const struct side *other = client ? &c->up : &c->client;
-	short want = 0;
+	unsigned want = 0;
 	bool gated = client && c->open != NULL;
 
 	if (buf_left(&s->out) > 0 || s->piped > 0)
-		want |= EV_WRITE;
+		want |= SIDE_WRITE;
 	if (s->eof)
 		return want;
 	if (gated) {
 		if (buf_left(&c->in) < HELLO_STREAM_MAX_BYTES)
-			want |= EV_READ;
+			want |= SIDE_READ;
 	} else if (buf_left(&other->out) == 0 && other->piped == 0 &&
 	    !other->reset) {
-		want |= EV_READ;
+		want |= SIDE_READ;
 	}
 	return want;
 }

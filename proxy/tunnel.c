@@ -267,9 +267,7 @@ gate_read(struct conn *c)
 	ssize_t n = 0;
 
 	while (c->client.readable && !c->client.eof && n >= 0) {
-		n = buf_recv(&c->in, c->client.fd, HELLO_STREAM_MAX_BYTES);
-		if (n == -EAGAIN)
-			c->client.readable = false;
+		n = side_fill(&c->client, &c->in, HELLO_STREAM_MAX_BYTES);
 		if (n == 0)
 			c->client.eof = true;
 	}

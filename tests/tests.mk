@@ -2,7 +2,7 @@
 policy_TESTS := addr host names yaml charter rules decide shadow image policy span problem cidr verdict
 ledger-client_TESTS := record emit count log fold
 dns_TESTS := message pin cache resolve ask front front_tcp front_engine share
-proxy_TESTS := limit hello ja4 flight http http_body http_write refuse buf pipes listen
+proxy_TESTS := limit hello ja4 flight http http_body http_write refuse buf side watch pipes listen
 sidecar_TESTS := change config parent source ipc compile main sockets rules open_table verb verbs admin recorder settings rules_route warden
 REPLAY_TESTS := test_tls test_http test_kept test_life test_bugs test_ends test_reload test_records test_requests test_connect
 FAULT_TESTS := test_attack test_malloc

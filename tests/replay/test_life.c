@@ -108,6 +108,100 @@ B028_W34_without_descriptors_accepting_pauses(void **state)
 	stage_down();
 }
 
+static int64_t
+cpu_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* Until the kernel takes no more. */
+static void
+stuff(int fd)
+{
+	static const uint8_t some[65536];
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+	while (poll(&p, 1, 100) == 1 && send(fd, some, sizeof(some),
+	    MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+		continue;
+}
+
+/* Whatever is waited for: half a hello, half a head, a server's first flight
+ * with the client's bytes behind a full gate, a reader that does not read, the
+ * other end of a half-closed tunnel, an answer, a refused client that stays. */
+static void
+who_waits_costs_nothing(void **state)
+{
+	int origin, web, fd[7], server[3];
+	bool reset;
+	size_t n;
+	int64_t before;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	origin = stage_listen(ORIGIN, 443);
+	web = stage_listen(ORIGIN, 80);
+	n = stage_hello("allowed.test", hello, sizeof(hello));
+	fd[0] = stage_connect(WANTED, 443);
+	stage_send(fd[0], hello, n / 2);
+	fd[1] = stage_connect(WANTED, 3128);
+	say(fd[1], "CONNECT allowed.te");
+	fd[2] = stage_connect(WANTED, 443);
+	stage_send(fd[2], hello, n);
+	server[0] = stage_accept(origin);
+	stuff(fd[2]);
+	fd[3] = opened(origin, &server[1]);
+	stuff(fd[3]);
+	fd[4] = opened(origin, &server[2]);
+	shutdown(fd[4], SHUT_WR);
+	fd[5] = stage_connect(WANTED, 80);
+	say(fd[5], "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	assert_true(stage_accept(web) >= 0);
+	fd[6] = stage_connect(WANTED, 3128);
+	say(fd[6], "CONNECT denied.test:443 HTTP/1.1\r\n"
+	    "Host: denied.test:443\r\n\r\n");
+	stage_read_all(fd[6], got, sizeof(got), &reset);
+	usleep(100000);
+	before = cpu_ms();
+	usleep(300000);
+	assert_true(cpu_ms() - before < 100);
+	for (int i = 0; i < 7; i++)
+		close(fd[i]);
+	close(origin);
+	close(web);
+	stage_down();
+}
+
+/* A read stops short of urgent data; nothing makes an edge behind it. */
+static void
+urgent_data_does_not_hold_what_follows(void **state)
+{
+	int origin, server, fd, back;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	origin = stage_listen(ORIGIN, 443);
+	for (unsigned round = 0; round < 20; round++) {
+		fd = opened(origin, &server);
+		for (back = 0; back < 2; back++) {
+			int from = back ? server : fd;
+			int to = back ? fd : server;
+
+			stage_send(from, "abc", 3);
+			assert_int_equal(send(from, "!", 1, MSG_OOB), 1);
+			stage_send(from, "def", 3);
+			stage_expect(to, "abcdef", 6);
+		}
+		close(fd);
+		close(server);
+	}
+	close(origin);
+	stage_down();
+}
+
 /* Pairs whose two ends become ready in the same turn, in every order, while
  * descriptors are used again at once. */
 static void
@@ -183,7 +277,7 @@ B032_an_idle_tunnel_costs_little_memory(void **state)
 	print_message("%zu bytes for each idle tunnel\n",
 	    (after - before) / (N - 1));
 #ifndef __SANITIZE_ADDRESS__
-	assert_true((after - before) / (N - 1) <= 1024);
+	assert_true((after - before) / (N - 1) <= 768);
 #endif
 	for (int i = 0; i < N; i++) {
 		close(fd[i]);
@@ -237,6 +331,8 @@ main(void)
 		cmocka_unit_test(B032_W35_tunnels_hold_their_places),
 		cmocka_unit_test(
 		    B028_W34_without_descriptors_accepting_pauses),
+		cmocka_unit_test(who_waits_costs_nothing),
+		cmocka_unit_test(urgent_data_does_not_hold_what_follows),
 		cmocka_unit_test(N25_no_byte_reaches_another_connection),
 		cmocka_unit_test(B032_an_idle_tunnel_costs_little_memory),
 		cmocka_unit_test(a_client_that_says_nothing_is_refused_in_time),

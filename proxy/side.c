@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proxy/side.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+/* Behind these a read that falls short is not the last: an end or an error
+ * that was announced with data gets no edge of its own, and reads stop short
+ * of urgent data. */
+#define DOUBT (EPOLLRDHUP | EPOLLHUP | EPOLLERR | EPOLLPRI)
+
+void
+side_open(struct side *s, int fd)
+{
+	s->fd = fd;
+	s->readable = s->writable = true;
+	s->doubtful = false;
+	s->want = 0;
+}
+
+bool
+side_edge(struct side *s, uint32_t events)
+{
+	uint8_t now = 0;
+
+	if (events & (EPOLLIN | DOUBT))
+		now |= SIDE_READ;
+	if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+		now |= SIDE_WRITE;
+	s->readable |= (now & SIDE_READ) != 0;
+	s->writable |= (now & SIDE_WRITE) != 0;
+	s->doubtful |= (events & DOUBT) != 0;
+	return (s->want & now) != 0;
+}
+
+bool
+side_can(const struct side *s)
+{
+	return ((s->want & SIDE_READ) && s->readable) ||
+	    ((s->want & SIDE_WRITE) && s->writable);
+}
+
+ssize_t
+side_recv(struct side *s, void *data, size_t size)
+{
+	ssize_t n;
+
+	if (!s->readable)
+		return -EAGAIN;
+	do
+		n = recv(s->fd, data, size, 0);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		n = -errno;
+	/* What falls short has emptied the socket (tcp(7), epoll(7)): more
+	 * will make an edge. */
+	if (n == -EAGAIN || (n > 0 && (size_t)n < size && !s->doubtful))
+		s->readable = false;
+	return n;
+}
+
+ssize_t
+side_fill(struct side *s, struct buf *b, size_t max)
+{
+	uint8_t *at;
+	ssize_t n = buf_room(b, max, &at);
+
+	if (n < 0)
+		return n;
+	n = side_recv(s, at, (size_t)n);
+	buf_grew(b, n > 0 ? (size_t)n : 0);
+	return n;
+}
+
+ssize_t
+side_send(struct side *s, const void *data, size_t size)
+{
+	ssize_t n;
+
+	if (!s->writable)
+		return -EAGAIN;
+	do
+		n = send(s->fd, data, size, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		n = -errno;
+	if (n == -EAGAIN)
+		s->writable = false;
+	return n;
+}
+
+int
+side_flush(struct side *s)
+{
+	while (buf_left(&s->out) > 0) {
+		ssize_t n = side_send(s, s->out.data + s->out.at,
+		    buf_left(&s->out));
+
+		if (n < 0)
+			return (int)n;
+		s->sent += (uint64_t)n;
+		buf_take(&s->out, (size_t)n);
+	}
+	return 0;
+}
