@@ -63,7 +63,8 @@ struct record {
 	uint32_t rule_line;
 	uint32_t count;			/* RECORD_GAP, folded records */
 	uint64_t connection;		/* unique in the instance */
-	uint64_t request;		/* on that connection, from 1 */
+	uint64_t request;		/* on that connection, from 1, with each
+					 * CONNECT; 0: no HTTP request */
 	int64_t wall_us, mono_us;	/* of the event */
 	uint64_t generation;
 	uint8_t digest[POLICY_DIGEST_BYTES];

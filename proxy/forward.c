@@ -28,6 +28,7 @@ struct forward {
 	bool up_keep;
 	bool upgrade;
 	bool up_done, down_head, down_done;
+	bool fresh;			/* the first request of this state */
 	bool reused, replaying;
 	bool client_ended;		/* while its answer was waited for */
 };
@@ -166,6 +167,7 @@ take_request(struct conn *c, const struct http_request *rq)
 		f = c->forward = calloc(1, sizeof(*f));
 	if (f == NULL)
 		return -ENOMEM;
+	f->fresh = fresh;
 	if (fresh && c->inside) {	/* the tunnel's upstream serves */
 		f->tunnel_addr = c->open->is_addr;
 		f->name = c->open->name;
@@ -195,7 +197,6 @@ take_request(struct conn *c, const struct http_request *rq)
 	f->scanned = 0;
 	memset(&f->up_chunks, 0, sizeof(f->up_chunks));
 	memset(&f->down_chunks, 0, sizeof(f->down_chunks));
-	c->request++;
 	return 0;
 }
 
@@ -217,6 +218,28 @@ show(struct conn *c, const struct http_request *rq)
 	copy_text(o->path, sizeof(o->path), rq->path);
 }
 
+/* Bytes of a request: it has its number from the first of them on, so that a
+ * refusal of what is no whole request has one too.  Inside a tunnel what was
+ * told of the CONNECT ends here. */
+static void
+begin_request(struct conn *c)
+{
+	struct opening *o = c->open;
+
+	if (o->shown == SHOWN_REQUEST)
+		return;
+	o->shown = SHOWN_REQUEST;
+	o->method[0] = o->path[0] = '\0';
+	c->request++;
+}
+
+void
+forward_no_request(struct conn *c)
+{
+	if (c->open->shown == SHOWN_REQUEST)
+		c->request--;
+}
+
 enum parse
 forward_head(struct conn *c, enum reason *why)
 {
@@ -227,7 +250,7 @@ forward_head(struct conn *c, enum reason *why)
 	const size_t max = c->proxy->limits.head_bytes;
 	enum parse p;
 
-	o->shown = SHOWN_REQUEST;
+	begin_request(c);
 	if (c->forward != NULL) {
 		c->forward->down_head = false;
 		if (!http_looks_like_request(buf_span(&c->in))) {
@@ -288,7 +311,7 @@ forward_reuses(const struct conn *c)
 		return false;
 	if (!weigh_addr((struct conn *)(uintptr_t)c, &at, &d))
 		return false;
-	f->reused = c->request > 1;
+	f->reused = !f->fresh;
 	c->open->addrs[0] = f->addr;
 	c->open->n_addrs = 1;
 	return true;

@@ -15,6 +15,8 @@
 
 /* NAME: read a request or CONNECT head from c->in. */
 MUST_USE enum parse forward_head(struct conn *c, enum reason *why);
+/* NAME: what could have become a request is none, and has no number. */
+void forward_no_request(struct conn *c);
 /* DECIDE: may the upstream connection at hand serve this request? */
 bool forward_reuses(const struct conn *c);
 /* DIAL: a new upstream connection is there. */

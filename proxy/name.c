@@ -84,9 +84,11 @@ name_look(struct conn *c, enum reason *why)
 	    (o->shown != SHOWN_HELLO && s.data[0] != 0x16 &&
 	    (s.data[0] & 0x80) == 0 && http_looks_like_request(s)))
 		return forward_head(c, why);
+	forward_no_request(c);
 	p = hello_feed(&o->reader, s, &o->hello, why);
 	if (p == PARSE_BAD && *why == REASON_NOT_TLS) {
 		if (c->inside) {
+			o->shown = SHOWN_NOTHING;
 			*why = REASON_PROTOCOL;
 			return PARSE_BAD;
 		}

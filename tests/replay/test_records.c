@@ -381,6 +381,109 @@ the_end_tells_of_a_later_request_that_was_refused(void **state)
 	stage_down();
 }
 
+/* ---- numbers ---- */
+
+static void
+next_is(enum verdict verdict, enum reason why, uint64_t request)
+{
+	const struct record *r = stage_record(RECORD_DECISION);
+
+	assert_int_equal(r->verdict, verdict);
+	assert_int_equal(r->reason, why);
+	assert_int_equal(r->request, request);
+	if (request == 2 && why == REASON_HEAD_MALFORMED)
+		is_text(r, TEXT_METHOD, "");
+}
+
+/* What is said behind an answered request. */
+static void
+each_request_has_its_own_number(void **state)
+{
+	static const struct {
+		const char *text;
+		enum reason why;
+	} t[] = {
+		{ "GET / HTTP/1.1\r\nHost: denied.test\r\n\r\n",
+		    REASON_RULE_DENY },
+		{ "GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+		    REASON_HEAD_MALFORMED },
+		{ "CONNECT allowed.test:80 HTTP/1.1\r\n"
+		    "Host: allowed.test\r\n\r\n", REASON_NESTED_PROXY },
+		{ "\x16\x03\x01", REASON_HEAD_MALFORMED },
+	};
+	int web, fd, server;
+	bool reset;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	web = stage_listen(ORIGIN, 80);
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		fd = kept(web, &server);
+		next_is(VERDICT_ALLOW, REASON_RULE, 1);
+		say(fd, t[i].text);
+		stage_read_all(fd, got, sizeof(got), &reset);
+		next_is(VERDICT_DENY, t[i].why, 2);
+		close(fd);
+		close(server);
+	}
+	close(web);
+	stage_down();
+}
+
+#define INNER "CONNECT allowed.test:80 HTTP/1.1\r\n" \
+	"Host: allowed.test\r\n\r\n"
+
+static void
+a_connect_has_its_own_number(void **state)
+{
+	int web, fd, server;
+	bool reset;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	web = stage_listen(ORIGIN, 80);
+	fd = tunnel(web, INNER, &server);
+	next_is(VERDICT_ALLOW, REASON_RULE, 1);
+	say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	stage_read_head(server, got, sizeof(got));
+	next_is(VERDICT_ALLOW, REASON_RULE, 2);
+	close(fd);
+	close(server);
+	/* nor is what was asked for the CONNECT's */
+	fd = tunnel(web, INNER, &server);
+	next_is(VERDICT_ALLOW, REASON_RULE, 1);
+	say(fd, "GET / HTTP/1.1\r\nHost : a\r\n\r\n");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	next_is(VERDICT_DENY, REASON_HEAD_MALFORMED, 2);
+	close(fd);
+	close(server);
+	/* a letter that could have begun a request */
+	fd = tunnel(web, INNER, &server);
+	next_is(VERDICT_ALLOW, REASON_RULE, 1);
+	say(fd, "S");
+	usleep(50000);
+	say(fd, "SH-2.0-x\r\n");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	next_is(VERDICT_DENY, REASON_PROTOCOL, 1);
+	close(fd);
+	close(server);
+	fd = stage_connect(WANTED, 3128);
+	say(fd, "CONNECT denied.test:443 HTTP/1.1\r\n"
+	    "Host: denied.test\r\n\r\n");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	next_is(VERDICT_DENY, REASON_RULE_DENY, 1);
+	close(fd);
+	fd = stage_connect(WANTED, 80);
+	say(fd, "S");
+	usleep(50000);
+	say(fd, "SH-2.0-x\r\n");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	next_is(VERDICT_DENY, REASON_NOT_TLS, 0);
+	close(fd);
+	close(web);
+	stage_down();
+}
+
 int
 main(void)
 {
@@ -396,6 +499,8 @@ main(void)
 		cmocka_unit_test(the_end_tells_of_a_later_denial),
 		cmocka_unit_test(
 		    the_end_tells_of_a_later_request_that_was_refused),
+		cmocka_unit_test(each_request_has_its_own_number),
+		cmocka_unit_test(a_connect_has_its_own_number),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
