@@ -14,13 +14,19 @@
 
 #define BACKOFF_FIRST_MS 100u
 #define BACKOFF_MAX_MS 5000u
-#define STEADY_MS 10000		/* alive this long: back-off starts anew */
+#define STEADY_MS 10000		/* ready, and this long from its start on */
+/* As often in a row one was not: the daemon ends, about 12 s after the first
+ * where each dies at once, and who started it makes everything anew. */
+#define UNSTEADY_MAX 8u
+#define START_LIMIT_MS 30000
 
 extern char **environ;
 
 static void run(struct child *c, int fd);
-static int give_all(struct child *c);
+static bool listen_to(struct child *c);
+static void give_all(struct child *c);
 static void on_message(evutil_socket_t fd, short what, void *arg);
+static void on_late(evutil_socket_t fd, short what, void *arg);
 static void on_again(evutil_socket_t fd, short what, void *arg);
 
 int
@@ -42,11 +48,43 @@ child_start(struct child *c)
 	c->fd = pair[0];
 	c->ready = false;
 	c->started_ms = parent_now_ms();
+	if (!listen_to(c))
+		kill(c->pid, SIGKILL);
+	else
+		give_all(c);
+	return 0;
+}
+
+/* What it says, and when it has to have said that it is ready; compile has a
+ * limit of its own. */
+static bool
+listen_to(struct child *c)
+{
+	const struct timeval limit = { .tv_sec = START_LIMIT_MS / 1000 };
+
 	c->readable = event_new(c->parent->base, c->fd, EV_READ | EV_PERSIST,
 	    on_message, c);
 	if (c->readable == NULL || event_add(c->readable, NULL) != 0)
-		return -ENOMEM;
-	return give_all(c);
+		return false;
+	if (c->kind == ROLE_COMPILE)
+		return true;
+	if (c->late == NULL)
+		c->late = evtimer_new(c->parent->base, on_late, c);
+	return c->late != NULL && event_add(c->late, &limit) == 0;
+}
+
+static void
+on_late(evutil_socket_t fd, short what, void *arg)
+{
+	struct child *c = arg;
+
+	(void)fd;
+	(void)what;
+	if (c->pid <= 0 || c->ready)
+		return;
+	log_line(LOG_ERROR_, "role not ready in time role=%s index=%u pid=%d",
+	    role_word(c->kind), c->index, (int)c->pid);
+	kill(c->pid, SIGKILL);
 }
 
 /* The child before exec.  Every descriptor of ours is close-on-exec; only
@@ -79,6 +117,8 @@ child_stop_event(struct child *c)
 	if (c->readable != NULL)
 		event_free(c->readable);
 	c->readable = NULL;
+	if (c->late != NULL)
+		event_del(c->late);
 	if (c->fd >= 0)
 		close(c->fd);
 	c->fd = -1;
@@ -227,7 +267,7 @@ give_recorder(struct child *c)
 		give(c, GIVE_RING, i, p->rings[i]);
 }
 
-static int
+static void
 give_all(struct child *c)
 {
 	struct parent *p = c->parent;
@@ -235,7 +275,7 @@ give_all(struct child *c)
 	p->spawned++;
 	if (c->kind == ROLE_COMPILE) {
 		give(c, GIVE_CONFIG_DIR, 0, p->config_dir);
-		return 0;
+		return;
 	}
 	give(c, GIVE_POLICY, 0, p->image_fd);
 	give(c, GIVE_COUNTS, 0, p->counts_fd);
@@ -261,7 +301,6 @@ give_all(struct child *c)
 		break;
 	}
 	child_send(c, IPC_RUN);
-	return 0;
 }
 
 /* ---- what a role says ---- */
@@ -357,18 +396,46 @@ forget(struct child *c)
 		limit_forget(p->limits, c->index);
 }
 
+/* The rules stand when it ends, so that the answer stays deny. */
 static void
-schedule(struct child *c)
+give_up(struct child *c)
+{
+	log_line(LOG_ERROR_, "role does not stay role=%s index=%u: %u starts "
+	    "in a row failed or ended within %d s; the daemon ends, and has "
+	    "to be started anew", role_word(c->kind), c->index, c->unsteady,
+	    STEADY_MS / 1000);
+	parent_note(c->parent, RECORD_ROLE, "%s %u does not stay: the daemon "
+	    "ends", role_word(c->kind), c->index);
+	parent_fail(c->parent, 1);
+}
+
+static unsigned
+backoff_ms(const struct child *c)
+{
+	unsigned ms = BACKOFF_FIRST_MS;
+
+	if (c->unsteady == 0)
+		return 0;
+	for (unsigned i = 1; i < c->unsteady && ms < BACKOFF_MAX_MS; i++)
+		ms *= 2;
+	return ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
+}
+
+/* In a drain the recorder alone is started again, as often as its time
+ * allows. */
+static void
+schedule(struct child *c, bool steady)
 {
 	struct timeval wait;
 
-	if (parent_now_ms() - c->started_ms > STEADY_MS)
-		c->backoff_ms = 0;
-	wait.tv_sec = c->backoff_ms / 1000;
-	wait.tv_usec = (int)(c->backoff_ms % 1000) * 1000;
-	c->backoff_ms = c->backoff_ms == 0 ? BACKOFF_FIRST_MS :
-	    c->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS :
-	    c->backoff_ms * 2;
+	c->unsteady = steady ? 0 : c->unsteady + 1;
+	if (c->unsteady >= UNSTEADY_MAX &&
+	    c->parent->phase == PHASE_SERVING) {
+		give_up(c);
+		return;
+	}
+	wait.tv_sec = backoff_ms(c) / 1000;
+	wait.tv_usec = (int)(backoff_ms(c) % 1000) * 1000;
 	if (c->again == NULL)
 		c->again = evtimer_new(c->parent->base, on_again, c);
 	if (c->again == NULL || event_add(c->again, &wait) != 0)
@@ -403,6 +470,7 @@ void
 child_ended(struct child *c, int status)
 {
 	struct parent *p = c->parent;
+	bool steady = c->ready && parent_now_ms() - c->started_ms > STEADY_MS;
 	pid_t pid = c->pid;
 
 	child_stop_event(c);
@@ -419,7 +487,7 @@ child_ended(struct child *c, int status)
 	if (p->phase < PHASE_SERVING)
 		parent_fail(p, 1);	/* it never served: say so, once */
 	else if (is_needed(c))
-		schedule(c);
+		schedule(c, steady);
 	/* its ring once more: the recorder ends what it had open */
 	if (c->kind == ROLE_ENGINE)
 		child_give(&p->children[CHILD_RECORDER], GIVE_RING,
@@ -441,7 +509,7 @@ on_again(evutil_socket_t fd, short what, void *arg)
 	if (rc != 0) {
 		log_line(LOG_ERROR_, "role not started role=%s error=%s",
 		    role_word(c->kind), strerror(-rc));
-		schedule(c);
+		schedule(c, false);
 		return;
 	}
 	parent_note(c->parent, RECORD_ROLE, "%s %u started again pid=%d",

@@ -67,6 +67,7 @@ static void
 init(struct parent *p, const struct parent_options *o)
 {
 	p->o = *o;
+	p->ready_due = true;
 	p->state_ro = p->health_ro = -1;
 	p->image_fd = p->config_dir = p->admin_fd = -1;
 	p->ledger_dir = p->ledger_lock = -1;
@@ -210,8 +211,8 @@ hup(struct parent *p)
 		return;
 	}
 	notify_reloading();
-	if (reload_start(p) != 0)
-		log_line(LOG_ERROR_, "the role compile cannot be started");
+	p->ready_due = true;
+	reload_now(p);
 }
 
 static void
@@ -220,16 +221,18 @@ on_signal(evutil_socket_t sig, short what, void *arg)
 	struct parent *p = arg;
 
 	(void)what;
-	if (sig == SIGCHLD)
+	if (sig == SIGCHLD) {
 		reap(p);
-	else if (sig == SIGHUP)
+	} else if (sig == SIGHUP) {
 		hup(p);
-	else if (sig == SIGUSR1 && p->ledger_own)
+		write_health(p);
+	} else if (sig == SIGUSR1 && p->ledger_own) {
 		child_give_ledger(&p->children[CHILD_RECORDER]);
-	else if (sig == SIGUSR1)
+	} else if (sig == SIGUSR1) {
 		child_send(&p->children[CHILD_RECORDER], IPC_REOPEN);
-	else
+	} else {
 		terminate(p);
+	}
 }
 
 static void
@@ -646,18 +649,24 @@ list_roles(struct health *h, const struct parent *p)
 		list_role(h, &p->compile);
 }
 
-/* The service manager hears it when readyz says it. */
+/* The service manager hears it first when readyz says it, and then once for
+ * all reloads that it was told of, however they ended. */
 static void
 say_ready(struct parent *p)
 {
-	static bool said;
-
-	if (said || p->phase != PHASE_SERVING ||
-	    !p->children[CHILD_RECORDER].wrote)
+	if (!p->ready_due || p->phase != PHASE_SERVING ||
+	    p->compile.pid > 0 || p->reload_again ||
+	    (!p->ready_told && !p->children[CHILD_RECORDER].wrote))
 		return;
-	said = true;
-	notify_status("READY=1", "serving, mode %s, generation %" PRIu64,
-	    settings_mode_word(p->settings.mode), p->generation);
+	p->ready_due = false;
+	p->ready_told = true;
+	if (p->stale)
+		notify_status("READY=1", "policy refused, generation %" PRIu64
+		    " stays; the log says why", p->generation);
+	else
+		notify_status("READY=1", "serving, mode %s, generation %"
+		    PRIu64, settings_mode_word(p->settings.mode),
+		    p->generation);
 }
 
 static void

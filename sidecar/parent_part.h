@@ -32,8 +32,9 @@ struct child {
 	bool served;			/* it was ready once */
 	struct event *readable;
 	struct event *again;		/* timer of the next start */
+	struct event *late;		/* it should be ready by then */
 	int64_t started_ms;
-	unsigned backoff_ms;
+	unsigned unsteady;		/* starts in a row that did not last */
 	unsigned restarts;
 };
 
@@ -72,6 +73,8 @@ struct parent {
 	struct child compile;		/* one shot */
 	struct event *compile_limit;
 	bool reload_again;
+	bool ready_due;			/* the service manager waits for it */
+	bool ready_told;		/* it was told so once */
 
 	bool watched;			/* a warden compares the rules */
 	bool rules_ok, rules_told;	/* its last word; what was said */
@@ -99,9 +102,12 @@ struct parent {
 };
 
 /* ---- child.c ---- */
+/* 0, or -errno when no process was started; one that was and cannot be given
+ * what it needs is killed, and child_ended is told. */
 MUST_USE int child_start(struct child *c);
 void child_stop_event(struct child *c);
-/* It ended: record, zero its columns, start again while serving. */
+/* It ended: record, zero its columns, start again while serving; one that
+ * does not stay ends the daemon. */
 void child_ended(struct child *c, int status);
 /* A message or a descriptor to a running child; one that does not read is
  * killed. */
@@ -121,7 +127,11 @@ void shared_close_listeners(struct parent *p);
 MUST_USE int shared_ledger_file(const struct parent *p);
 
 /* ---- reload.c: compiling and adopting policies ---- */
+/* 0, or -errno when nothing was started; what was started and cannot go on
+ * ends without an answer, and is refused then. */
 MUST_USE int reload_start(struct parent *p);
+/* While serving: what cannot be started is refused. */
+void reload_now(struct parent *p);
 void reload_compiled(struct parent *p, struct ipc_message *m);
 void reload_ended(struct parent *p);
 

@@ -15,7 +15,6 @@
 #include "ledger-client/log.h"
 #include "sidecar/change.h"
 #include "sidecar/compile.h"
-#include "sidecar/notify.h"
 #include "sidecar/verb.h"
 
 #define PROBLEMS_MAX_BYTES (256u << 10)
@@ -50,8 +49,21 @@ reload_start(struct parent *p)
 		p->compile_limit = evtimer_new(p->base, on_limit, p);
 	if (p->compile_limit == NULL ||
 	    event_add(p->compile_limit, &limit) != 0)
-		return -ENOMEM;
+		kill(p->compile.pid, SIGKILL);
 	return 0;
+}
+
+void
+reload_now(struct parent *p)
+{
+	char why[120];
+	int rc = reload_start(p);
+
+	if (rc == 0)
+		return;
+	snprintf(why, sizeof(why), "the role compile cannot be started: %s",
+	    strerror(-rc));
+	refuse(p, why);
 }
 
 static void
@@ -93,23 +105,6 @@ reload_compiled(struct parent *p, struct ipc_message *m)
 	ipc_discard(m);
 }
 
-/* A reload before the first READY=1 must not stand for it. */
-static void
-say_ended(const struct parent *p)
-{
-	const char *state = p->children[CHILD_RECORDER].wrote ? "READY=1" :
-	    NULL;
-
-	if (p->phase != PHASE_SERVING)
-		return;
-	if (p->stale)
-		notify_status(state, "policy refused, generation %" PRIu64
-		    " stays; the log says why", p->generation);
-	else
-		notify_status(state, "serving, mode %s, generation %" PRIu64,
-		    settings_mode_word(p->settings.mode), p->generation);
-}
-
 /* The compile role has ended. */
 void
 reload_ended(struct parent *p)
@@ -123,10 +118,8 @@ reload_ended(struct parent *p)
 		event_del(p->compile_limit);
 	if (!answered)
 		refuse(p, "the role compile ended without an answer");
-	say_ended(p);
 	if (p->reload_again && p->phase == PHASE_SERVING)
-		if (reload_start(p) != 0)
-			refuse(p, "the role compile cannot be started");
+		reload_now(p);
 }
 
 /* At the start there is nothing to keep: the daemon ends. */

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -467,6 +468,66 @@ a_role_that_dies_is_recorded_and_started_again(void **state)
 	assert_non_null(strstr(get(path), "recorder 0 started again"));
 }
 
+/* It keeps what is open and can open nothing more. */
+static void
+take_descriptors(bool take)
+{
+	static struct rlimit had;
+	struct rlimit none;
+
+	if (!take) {
+		assert_int_equal(prlimit(daemon_pid, RLIMIT_NOFILE, &had,
+		    NULL), 0);
+		return;
+	}
+	assert_int_equal(prlimit(daemon_pid, RLIMIT_NOFILE, NULL, &had), 0);
+	none = (struct rlimit){ .rlim_cur = 3, .rlim_max = had.rlim_max };
+	assert_int_equal(prlimit(daemon_pid, RLIMIT_NOFILE, &none, NULL), 0);
+}
+
+static void
+a_role_that_cannot_be_started_is_tried_again(void **state)
+{
+	(void)state;
+	start_ready(0);
+	take_descriptors(true);
+	kill(role_pid("admin", 0), SIGKILL);
+	expect_log("role not started role=admin");
+	take_descriptors(false);
+	for (int i = 0; i < WAIT_MS / 20 && role_pid("admin", 0) == 0; i++)
+		pause_ms(20);
+	assert_true(role_pid("admin", 0) > 0);
+	assert_int_equal(stop(), 0);
+}
+
+/* About 12 seconds: what is tried again with more and more time between. */
+static void
+a_role_that_does_not_stay_ends_the_daemon(void **state)
+{
+	char path[128];
+	pid_t p;
+	int kills = 0, status = 0;
+
+	(void)state;
+	start_ready(0);
+	for (int i = 0; i < 3 * WAIT_MS / 20 &&
+	    waitpid(daemon_pid, &status, WNOHANG) != daemon_pid; i++) {
+		p = role_pid("admin", 0);
+		if (p > 0 && kill(p, SIGKILL) == 0)
+			kills++;
+		pause_ms(20);
+	}
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 1);
+	daemon_pid = 0;
+	assert_true(kills >= 8);
+	assert_true(logged("role does not stay role=admin"));
+	path_of(path, "out");
+	assert_non_null(strstr(get(path), "admin 0 does not stay"));
+	/* in order: the records are out */
+	assert_non_null(strstr(get(path), "status=1"));
+}
+
 static void
 B073_a_policy_that_does_not_compile_changes_nothing(void **state)
 {
@@ -681,36 +742,105 @@ rules_of_somebody_else_s_are_not_said_to_enforce(void **state)
 	assert_non_null(strstr(get(path), "mode=shared not enforcing "));
 }
 
+/* ---- the service manager ---- */
+
 static void
-systemd_is_told(void **state)
+start_notified(void)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	char text[256];
-	ssize_t n;
+	const struct timeval limit = { .tv_sec = WAIT_MS / 1000 };
 
-	(void)state;
-	path_of(text, "notify");
 	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/notify", dir);
+	unlink(sa.sun_path);
 	notify_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(bind(notify_fd, (struct sockaddr *)&sa, sizeof(sa)),
 	    0);
+	assert_int_equal(setsockopt(notify_fd, SOL_SOCKET, SO_RCVTIMEO,
+	    &limit, sizeof(limit)), 0);
 	setenv("NOTIFY_SOCKET", sa.sun_path, 1);
 	start_ready(0);
 	unsetenv("NOTIFY_SOCKET");
-	n = recv(notify_fd, text, sizeof(text) - 1, 0);
-	assert_true(n > 0);
-	text[n] = '\0';
-	assert_string_equal(text, "READY=1\nSTATUS=serving, mode shared, "
-	    "generation 1");
+}
+
+static const char *
+told(void)
+{
+	static char text[256];
+	ssize_t n = recv(notify_fd, text, sizeof(text) - 1, 0);
+
+	text[n < 0 ? 0 : n] = '\0';
+	return text;
+}
+
+static void
+expect_told(const char *words)
+{
+	const char *text = told();
+
+	if (strncmp(text, words, strlen(words)) != 0)
+		fail_msg("\"%s\" is not \"%s\"", text, words);
+}
+
+static void
+systemd_is_told(void **state)
+{
+	(void)state;
+	start_notified();
+	expect_told("READY=1\nSTATUS=serving, mode shared, generation 1");
 	kill(daemon_pid, SIGHUP);
-	n = recv(notify_fd, text, sizeof(text) - 1, 0);
-	assert_true(n > 0);
-	assert_memory_equal(text, "RELOADING=1\nMONOTONIC_USEC=", 27);
-	n = recv(notify_fd, text, sizeof(text) - 1, 0);
-	assert_memory_equal(text, "READY=1", 7);
+	expect_told("RELOADING=1\nMONOTONIC_USEC=");
+	expect_told("READY=1\nSTATUS=serving, mode shared, generation 2");
+	/* one that is refused */
+	put("policy.yaml", "{");
+	kill(daemon_pid, SIGHUP);
+	expect_told("RELOADING=1\nMONOTONIC_USEC=");
+	expect_told("READY=1\nSTATUS=policy refused, generation 2 stays");
 	assert_int_equal(stop(), 0);
-	n = recv(notify_fd, text, sizeof(text) - 1, 0);
-	assert_memory_equal(text, "STOPPING=1", 10);
+	expect_told("STOPPING=1");
+	close(notify_fd);
+}
+
+static void
+a_reload_that_cannot_be_started_is_refused_and_ends(void **state)
+{
+	(void)state;
+	start_notified();
+	expect_told("READY=1");
+	take_descriptors(true);
+	kill(daemon_pid, SIGHUP);
+	expect_told("RELOADING=1\nMONOTONIC_USEC=");
+	expect_told("READY=1\nSTATUS=policy refused, generation 1 stays");
+	expect_log("policy refused, generation 1 stays: the role compile "
+	    "cannot be started: Too many open files");
+	take_descriptors(false);
+	kill(daemon_pid, SIGHUP);
+	expect_told("RELOADING=1\nMONOTONIC_USEC=");
+	expect_told("READY=1\nSTATUS=serving, mode shared, generation ");
+	assert_int_equal(stop(), 0);
+	expect_told("STOPPING=1");
+	close(notify_fd);
+}
+
+/* The second HUP comes while the first one's policies are compiled, or, on a
+ * slow machine, after that. */
+static void
+reloads_in_a_row_are_ready_when_the_last_has_ended(void **state)
+{
+	(void)state;
+	start_notified();
+	expect_told("READY=1");
+	kill(daemon_pid, SIGSTOP);
+	kill(role_pid("recorder", 0), SIGKILL);
+	kill(daemon_pid, SIGHUP);
+	kill(daemon_pid, SIGCONT);
+	expect_told("RELOADING=1");
+	kill(daemon_pid, SIGHUP);
+	if (strncmp(told(), "READY=1", 7) == 0)
+		expect_told("RELOADING=1");
+	/* not that of the first one; nor waits it for the recorder */
+	expect_told("READY=1\nSTATUS=serving, mode shared, generation 3");
+	assert_int_equal(stop(), 0);
+	expect_told("STOPPING=1");
 	close(notify_fd);
 }
 
@@ -795,6 +925,8 @@ main(void)
 		EACH(the_ledger_of_one_that_was_killed_is_free),
 		EACH(one_uid_without_privilege_serves_too),
 		EACH(a_role_that_dies_is_recorded_and_started_again),
+		EACH(a_role_that_cannot_be_started_is_tried_again),
+		EACH(a_role_that_does_not_stay_ends_the_daemon),
 		EACH(B073_a_policy_that_does_not_compile_changes_nothing),
 		EACH(signals_that_go_to_the_whole_group_end_in_order),
 		EACH(a_recorder_that_dies_in_a_drain_is_started_again),
@@ -806,6 +938,8 @@ main(void)
 		EACH(a_mode_that_nothing_checks_is_refused),
 		EACH(rules_of_somebody_else_s_are_not_said_to_enforce),
 		EACH(systemd_is_told),
+		EACH(a_reload_that_cannot_be_started_is_refused_and_ends),
+		EACH(reloads_in_a_row_are_ready_when_the_last_has_ended),
 	};
 
 	return cmocka_run_group_tests(tests, find_program, clean);
