@@ -156,9 +156,9 @@ read_mode(struct read *r, const struct yaml_node *n)
 	else if (m == MODE_ISOLATED && !r->env->accept_not_proven)
 		problem_add(r->ps, r->env->serves ? PROBLEM_ERROR :
 		    PROBLEM_WARNING, n->at, "take mode shared or gateway, or "
-		    "start with --accept-risk not-proven, which is told as not enforcing",
-		    "mode isolated: nothing checks that the agents' network "
-		    "reaches only penstock");
+		    "start with --accept-risk not-proven, which is told as "
+		    "not enforcing", "mode isolated: nothing checks that the "
+		    "agents' network reaches only penstock");
 }
 
 static void
