@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "dns/ask.h"
+
 /* ---- single values ---- */
 
 void
@@ -127,8 +129,13 @@ config_duration(struct read *r, const struct yaml_node *n, uint32_t max_ms,
 {
 	if (n->kind == YAML_SCALAR && duration_text(n->text, max_ms, out))
 		return true;
-	config_error(r, n, "write 250ms, 5s, 2m or 1h",
-	    "this is no time of at most %u s", max_ms / 1000);
+	if (n->kind == YAML_SCALAR && duration_text(n->text, UINT32_MAX, out))
+		config_error(r, n, "write less",
+		    "this is more than the %u s that are possible here",
+		    max_ms / 1000);
+	else
+		config_error(r, n, "write 250ms, 5s, 2m or 1h",
+		    "this is no time of at most %u s", max_ms / 1000);
 	return false;
 }
 
@@ -530,7 +537,9 @@ static const struct limit_key {
 	uint32_t min, max;
 } limit_keys[] = {
 	{ "hello_timeout", LIMIT_AT(hello_ms), true, false, 100, 60000 },
-	{ "resolve_timeout", LIMIT_AT(resolve_ms), true, false, 100, 60000 },
+	/* no longer than the question to the resolver is waited for */
+	{ "resolve_timeout", LIMIT_AT(resolve_ms), true, false, 100,
+	    ASK_TIMEOUT_MS },
 	{ "connect_timeout", LIMIT_AT(connect_ms), true, false, 100, 300000 },
 	{ "connect_stagger", LIMIT_AT(stagger_ms), true, false, 10, 10000 },
 	{ "idle_timeout", LIMIT_AT(idle_ms), true, false, 1000, 604800000 },

@@ -164,6 +164,11 @@ what_is_wrong_is_said_with_its_place(void **state)
 		    CELL, "drain_timeout" },
 		{ "version: 1\nmode: shared\ndrain_timeout: 5\n" CELL,
 		    "this is no time" },
+		{ "version: 1\nmode: shared\nlimits: {resolve_timeout: 11s}\n"
+		    CELL, "3:27: error: this is more than the 10 s that are "
+		    "possible here; write less" },
+		{ "version: 1\nmode: shared\nlimits: {resolve_timeout: 9}\n"
+		    CELL, "this is no time of at most 10 s" },
 		{ "version: 1\nmode: shared\nlimits: {hello_timeout: 1ms}\n"
 		    CELL, "at least 100ms" },
 		{ "version: 1\nmode: shared\nlimits: {bogus: 1}\n" CELL,
