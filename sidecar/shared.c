@@ -99,6 +99,27 @@ make_memory(struct parent *p)
 	return rc;
 }
 
+/* How to go on, where that is known. */
+static const char *
+remedy(int rc)
+{
+	switch (rc) {
+	case -EADDRINUSE:
+		return ": another process serves there; stop that one, or "
+		    "give this one an address of its own";
+	case -EEXIST:
+		return ": what is there is no socket; remove it, or name "
+		    "another path";
+	case -EADDRNOTAVAIL:
+		return ": no interface of this host has it";
+	case -EACCES:
+	case -EPERM:
+		return ": a privilege is missing; see penstock(1)";
+	default:
+		return "";
+	}
+}
+
 static int
 said(const char *what, const struct endpoint *at, int rc)
 {
@@ -106,7 +127,8 @@ said(const char *what, const struct endpoint *at, int rc)
 
 	if (rc < 0)
 		log_line(LOG_ERROR_, "cannot listen listener=%s address=%s "
-		    "error=%s", what, endpoint_text(at, text), strerror(-rc));
+		    "error=%s%s", what, endpoint_text(at, text),
+		    strerror(-rc), remedy(rc));
 	return rc;
 }
 
@@ -156,8 +178,9 @@ make_admin(struct parent *p)
 		return 0;
 	p->admin_fd = sockets_admin(p->settings.admin);
 	if (p->admin_fd < 0)
-		log_line(LOG_ERROR_, "cannot listen admin=%s error=%s",
-		    p->settings.admin, strerror(-p->admin_fd));
+		log_line(LOG_ERROR_, "cannot listen admin=%s error=%s%s",
+		    p->settings.admin, strerror(-p->admin_fd),
+		    remedy(p->admin_fd));
 	return p->admin_fd < 0 ? p->admin_fd : 0;
 }
 

@@ -120,18 +120,49 @@ sockets_dns_udp(const struct endpoint *at, bool transparent)
 	return bound(at, SOCK_DGRAM, transparent);
 }
 
+/* What one that ended has left: nobody else's is taken away. */
+static int
+remove_dead(const struct sockaddr_un *sa)
+{
+	struct stat st;
+	int fd, rc;
+
+	if (lstat(sa->sun_path, &st) != 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(st.st_mode))
+		return -EEXIST;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	rc = connect(fd, (const struct sockaddr *)sa, sizeof(*sa)) == 0 ?
+	    -EADDRINUSE : -errno;
+	close(fd);
+	switch (rc) {
+	case -ECONNREFUSED:
+		return unlink(sa->sun_path) == 0 || errno == ENOENT ? 0 :
+		    -errno;
+	case -ENOENT:
+		return 0;
+	case -EAGAIN:		/* more wait there than it takes */
+	case -EPROTOTYPE:	/* served, as another kind of socket */
+		return -EADDRINUSE;
+	default:
+		return rc;
+	}
+}
+
 static int
 unix_listen(const char *path)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	struct stat st;
 	int fd, rc;
 
 	if (strlen(path) >= sizeof(sa.sun_path))
 		return -ENAMETOOLONG;
 	memcpy(sa.sun_path, path, strlen(path) + 1);
-	if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
-		unlink(path);
+	rc = remove_dead(&sa);
+	if (rc != 0)
+		return rc;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;

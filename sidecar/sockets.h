@@ -15,7 +15,9 @@
 
 MUST_USE int sockets_listen(const struct endpoint *at, bool transparent);
 MUST_USE int sockets_dns_udp(const struct endpoint *at, bool transparent);
-/* "address:port" or "unix:/PATH"; an old socket in the way is removed. */
+/* "address:port" or "unix:/PATH".  A socket that nobody serves any more is
+ * removed; -EADDRINUSE when somebody does, -EEXIST for a file of another
+ * kind. */
 MUST_USE int sockets_admin(const char *at);
 
 /* Accept what waits and reset it, reading nothing; at most `max`. */

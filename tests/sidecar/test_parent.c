@@ -408,6 +408,31 @@ one_ledger_has_one_penstock(void **state)
 }
 
 static void
+one_admin_socket_has_one_penstock(void **state)
+{
+	char text[512], path[128];
+	struct stat first, now;
+
+	(void)state;
+	path_of(path, "admin.sock");
+	snprintf(text, sizeof(text), CONFIG "admin: unix:%s\n", path);
+	put("penstock.yaml", text);
+	start_ready(0);
+	assert_int_equal(stat(path, &first), 0);
+	assert_int_equal(end_of(start(external, 0)), 1);
+	snprintf(text, sizeof(text), "cannot listen admin=unix:%s error="
+	    "Address already in use: another process serves there", path);
+	assert_true(logged(text));
+	assert_int_equal(stat(path, &now), 0);
+	assert_int_equal(first.st_ino, now.st_ino);
+	assert_int_equal(stop(), 0);
+	/* what it left is no hindrance */
+	start_ready(0);
+	assert_int_equal(stop(), 0);
+	unlink(path);
+}
+
+static void
 the_ledger_of_one_that_was_killed_is_free(void **state)
 {
 	(void)state;
@@ -922,6 +947,7 @@ main(void)
 		EACH(each_role_has_left_what_the_manual_says),
 		EACH(the_recorder_of_a_ledger_of_root_s_has_its_own_uid),
 		EACH(one_ledger_has_one_penstock),
+		EACH(one_admin_socket_has_one_penstock),
 		EACH(the_ledger_of_one_that_was_killed_is_free),
 		EACH(one_uid_without_privilege_serves_too),
 		EACH(a_role_that_dies_is_recorded_and_started_again),

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static struct endpoint
@@ -138,7 +139,7 @@ nobody_can_share_the_dns_port(void **state)
 static void
 an_old_admin_socket_gives_way_and_a_file_does_not(void **state)
 {
-	char dir[] = "/tmp/penstock-test-XXXXXX", at[128];
+	char dir[] = "/tmp/penstock-test-XXXXXX", at[64];
 	struct stat st;
 	int a, b, file;
 
@@ -149,17 +150,67 @@ an_old_admin_socket_gives_way_and_a_file_does_not(void **state)
 	assert_true(a >= 0);
 	assert_int_equal(stat(at + 5, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0660);
+	close(a);
 	b = sockets_admin(at);
 	assert_true(b >= 0);
-	close(a);
 	close(b);
 	unlink(at + 5);
 	file = open(at + 5, O_CREAT | O_WRONLY, 0600);
-	assert_int_equal(sockets_admin(at), -EADDRINUSE);
+	assert_int_equal(sockets_admin(at), -EEXIST);
 	close(file);
 	unlink(at + 5);
 	rmdir(dir);
 	assert_int_equal(sockets_admin("localhost:1"), -EINVAL);
+}
+
+static int
+unix_client(const char *path)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", path);
+	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* A second one took the first one's path, and probes asked the wrong one. */
+static void
+an_admin_socket_that_is_served_stays(void **state)
+{
+	char dir[] = "/tmp/penstock-test-XXXXXX", at[64];
+	struct sockaddr_un other = { .sun_family = AF_UNIX };
+	int a, c[80], n = 0, dgram;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(at, sizeof(at), "unix:%s/s", dir);
+	a = sockets_admin(at);
+	assert_true(a >= 0);
+	assert_int_equal(sockets_admin(at), -EADDRINUSE);
+	/* also while more wait there than it takes */
+	while (n < 80 && (c[n] = unix_client(at + 5)) >= 0)
+		n++;
+	assert_in_range(n, 1, 79);
+	assert_int_equal(sockets_admin(at), -EADDRINUSE);
+	while (n > 0)
+		close(c[--n]);
+	close(a);
+	unlink(at + 5);
+	/* and one of another kind */
+	snprintf(other.sun_path, sizeof(other.sun_path), "%s", at + 5);
+	dgram = socket(AF_UNIX, SOCK_DGRAM, 0);
+	assert_int_equal(bind(dgram, (struct sockaddr *)&other,
+	    sizeof(other)), 0);
+	assert_int_equal(sockets_admin(at), -EADDRINUSE);
+	close(dgram);
+	a = sockets_admin(at);
+	assert_true(a >= 0);
+	close(a);
+	unlink(at + 5);
+	rmdir(dir);
 }
 
 static void
@@ -198,6 +249,7 @@ main(void)
 		cmocka_unit_test(nobody_can_share_the_dns_port),
 		cmocka_unit_test(
 		    an_old_admin_socket_gives_way_and_a_file_does_not),
+		cmocka_unit_test(an_admin_socket_that_is_served_stays),
 		cmocka_unit_test(what_waits_is_reset),
 	};
 
