@@ -35,7 +35,6 @@ struct emit_state {
 	uint64_t magic;
 	_Atomic uint32_t ok;
 	_Atomic int64_t beat_ms;
-	_Atomic uint64_t written, synced;
 };
 
 struct emit {
@@ -456,11 +455,8 @@ emit_state_open(struct emit_state **out, int state_fd)
 }
 
 void
-emit_state_beat(struct emit_state *s, bool ok, uint64_t written,
-    uint64_t synced)
+emit_state_beat(struct emit_state *s, bool ok)
 {
-	atomic_store(&s->written, written);
-	atomic_store(&s->synced, synced);
 	atomic_store(&s->ok, ok);
 	atomic_store(&s->beat_ms, now_ms());
 }

@@ -70,7 +70,6 @@ void emit_commit(struct emit_reader *r);
 
 struct emit_state;
 MUST_USE int emit_state_open(struct emit_state **out, int state_fd);
-void emit_state_beat(struct emit_state *s, bool ok, uint64_t written,
-    uint64_t synced);
+void emit_state_beat(struct emit_state *s, bool ok);
 
 #endif

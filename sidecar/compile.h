@@ -40,7 +40,6 @@ const struct config *compile_config(const struct compile *c);
 struct ipc_compiled {
 	int32_t status;		/* 0 or -errno */
 	uint32_t errors, warnings;
-	uint8_t digest[POLICY_DIGEST_BYTES];
 	uint32_t used_env;	/* CONFIG_USED_* */
 };
 

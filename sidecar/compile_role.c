@@ -123,7 +123,6 @@ report(struct compile *c, int status, struct problems *ps)
 		return fds[0];
 	if (status == 0) {
 		out.used_env = compile_config(c)->used_env;
-		memcpy(out.digest, compile_digest(c), sizeof(out.digest));
 		fds[1] = sealed("penstock-image", compile_image(c));
 		fds[2] = sealed("penstock-bundle", compile_bundle(c));
 		if (fds[1] < 0 || fds[2] < 0)

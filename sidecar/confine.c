@@ -28,7 +28,7 @@ struct ruleset {
 static int drop_bounding(uint64_t keep);
 static int drop_capabilities(uint64_t keep);
 static int become(uid_t uid);
-static int set_limits(enum role_kind k, unsigned nofile);
+static int set_limits(enum role_kind k);
 static int landlock(enum role_kind k, int dir);
 
 static int
@@ -60,14 +60,14 @@ keeps(enum role_kind k)
 }
 
 int
-confine_privileges(enum role_kind k, uid_t uid, unsigned nofile)
+confine_privileges(enum role_kind k, uid_t uid)
 {
 	int rc;
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		return -errno;
 	/* Limits first: raising one may need what is about to go. */
-	rc = set_limits(k, nofile);
+	rc = set_limits(k);
 	/* The change of uid takes SETPCAP away: the bounding set before. */
 	if (rc == 0)
 		rc = drop_bounding(keeps(k));
@@ -93,7 +93,7 @@ confine_lock(enum role_kind k, int dir)
 int
 confine_compile(int dir)
 {
-	int rc = confine_privileges(ROLE_COMPILE, SETTINGS_UID_KEEP, 0);
+	int rc = confine_privileges(ROLE_COMPILE, SETTINGS_UID_KEEP);
 
 	return rc == 0 ? confine_lock(ROLE_COMPILE, dir) : rc;
 }
@@ -184,7 +184,7 @@ limit_to(__rlimit_resource_t what, rlim_t value)
 }
 
 static int
-set_limits(enum role_kind k, unsigned nofile)
+set_limits(enum role_kind k)
 {
 	int rc = limit_to(RLIMIT_CORE, 0);
 
@@ -192,8 +192,6 @@ set_limits(enum role_kind k, unsigned nofile)
 	 * roles may share, so that zero refuses all and counts nobody. */
 	if (rc == 0)
 		rc = limit_to(RLIMIT_NPROC, 0);
-	if (rc == 0 && nofile > 0)
-		rc = limit_to(RLIMIT_NOFILE, nofile);
 	if (rc == 0 && k == ROLE_COMPILE)
 		rc = limit_to(RLIMIT_CPU, 30);
 	return rc;

@@ -13,8 +13,8 @@
  */
 
 /* Privileges, uid, limits; files can still be opened where uid allows.
- * nofile 0: keep.  0 or -errno. */
-MUST_USE int confine_privileges(enum role_kind k, uid_t uid, unsigned nofile);
+ * 0 or -errno. */
+MUST_USE int confine_privileges(enum role_kind k, uid_t uid);
 
 /*
  * The rest: Landlock (dir: the one directory that a recorder writes beneath,

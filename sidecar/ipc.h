@@ -19,7 +19,6 @@ enum ipc_type {
 	IPC_STOP,		/* end now, in order */
 	IPC_REOPEN,		/* recorder: open the file again */
 	IPC_READY,		/* from a role: it serves */
-	IPC_DRAINED,		/* from an engine: nothing is left open */
 	IPC_WROTE,		/* from the recorder: the first record is out */
 	IPC_RULES,		/* from the warden: struct ipc_rules */
 	IPC_COMPILED,		/* from compile: struct ipc_compiled + fds */

@@ -27,7 +27,8 @@ struct recorder {
 	struct emit_state *state;
 	struct event *wake, *rest, *beat;
 	int wake_fd, dir, out;
-	uint64_t seq, written, synced;
+	uint64_t seq;
+	uint64_t written;		/* of these, in the file */
 	bool ended[COLUMNS];	/* its producer died; ends are to be written */
 	char instance[80];	/* connection numbers are unique in it */
 	int64_t retry_ms;
@@ -79,7 +80,7 @@ failed(struct recorder *v, int err)
 	count_add(v->role->counts, COUNT_RECORD_ERRORS, 1);
 	v->ok = false;
 	/* at once: until the next beat more would be allowed */
-	emit_state_beat(v->state, false, v->written, v->synced);
+	emit_state_beat(v->state, false);
 }
 
 /* Readiness waits for it: where the parent does not read, the next beat says
@@ -294,7 +295,7 @@ on_beat(evutil_socket_t fd, short what, void *arg)
 	if (v->ok)
 		end_lost(v);
 	tell(v);
-	emit_state_beat(v->state, v->ok, v->written, v->synced);
+	emit_state_beat(v->state, v->ok);
 }
 
 /* ---- life ---- */
@@ -374,7 +375,7 @@ make_events(struct role *r, struct recorder *v)
 	if (v->wake == NULL || v->rest == NULL || v->beat == NULL ||
 	    event_add(v->wake, NULL) < 0 || event_add(v->beat, &beat) < 0)
 		return -ENOMEM;
-	emit_state_beat(v->state, v->ok, 0, 0);
+	emit_state_beat(v->state, v->ok);
 	return 0;
 }
 
@@ -455,9 +456,12 @@ recorder_stop(struct role *r)
 		try_again(v);
 	while (v->ok && drain_all(v))
 		continue;
-	if (v->out > STDERR_FILENO && fdatasync(v->out) == 0)
-		v->synced = v->written;
-	emit_state_beat(v->state, v->ok, v->written, v->synced);
+	/* a pipe or terminal has nothing to be synced */
+	if (v->out > STDERR_FILENO && fdatasync(v->out) != 0 &&
+	    errno != EINVAL && errno != EROFS)
+		log_line(LOG_ERROR_, "records may not be on the disk "
+		    "error=%s", strerror(errno));
+	emit_state_beat(v->state, v->ok);
 }
 
 const struct role_ops recorder_ops = {

@@ -81,7 +81,7 @@ void
 reload_compiled(struct parent *p, struct ipc_message *m)
 {
 	struct ipc_compiled c;
-	char why[160] = "it did not compile";
+	char why[160];
 	uint64_t before = p->generation;
 
 	if (m->len != sizeof(c) || m->n_fds < 1) {
@@ -92,6 +92,8 @@ reload_compiled(struct parent *p, struct ipc_message *m)
 	say_problems(p, m->fds[0], c.status != 0 || m->n_fds != 3);
 	p->compile.ready = true;	/* it has answered */
 	if (c.status != 0 || m->n_fds != 3) {
+		snprintf(why, sizeof(why), "it did not compile, errors=%u",
+		    c.errors);
 		refuse(p, why);
 	} else {
 		int fd = m->fds[1];

@@ -275,7 +275,7 @@ ledger_dir(const struct role *r)
 static int
 confine(struct role *r, int dir)
 {
-	int rc = confine_privileges(r->kind, uid_to_take(r, dir), 0);
+	int rc = confine_privileges(r->kind, uid_to_take(r, dir));
 
 	/* Without a parent nobody restarts or ends us; after the change of
 	 * uid, which clears it.  The recorder writes out what is in the

@@ -86,7 +86,7 @@ on_beat(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	emit_state_beat(w->state, true, 0, 0);
+	emit_state_beat(w->state, true);
 }
 
 static void __attribute__((unused))
@@ -99,7 +99,7 @@ open_records(struct world *w)
 	assert_int_equal(emit_open(&w->emit, ring, state, w->wake), 0);
 	assert_int_equal(emit_reader_open(&w->reader, ring), 0);
 	assert_int_equal(emit_state_open(&w->state, state), 0);
-	emit_state_beat(w->state, true, 0, 0);
+	emit_state_beat(w->state, true);
 	close(ring);
 	close(state);
 	w->count_fd = count_create();

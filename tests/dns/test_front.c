@@ -527,7 +527,7 @@ an_answer_that_cannot_be_recorded_is_not_given(void **state)
 	put(w, msg, query(msg, 9, "slow.allowed.test", TYPE_A, 0));
 	work(w, 100);
 	event_del(w->beat);
-	emit_state_beat(w->state, false, 0, 0);
+	emit_state_beat(w->state, false);
 	assert_true(get(w, &r, 3000));
 	assert_int_equal(r.rcode, RCODE_SERVFAIL);
 	assert_false(pinned(w, "slow.allowed.test", "9.9.9.2"));
@@ -543,12 +543,12 @@ without_a_recorder_nothing_is_asked(void **state)
 
 	(void)state;
 	event_del(w->beat);
-	emit_state_beat(w->state, false, 0, 0);
+	emit_state_beat(w->state, false);
 	assert_int_equal(ask(w, "slow.allowed.test", TYPE_A)->rcode,
 	    RCODE_SERVFAIL);
 	assert_int_equal(asked("slow.allowed.test"), before);
 	/* a heartbeat that stopped is the same */
-	emit_state_beat(w->state, true, 0, 0);
+	emit_state_beat(w->state, true);
 	work(w, EMIT_STALE_MS + 100);
 	assert_int_equal(ask(w, "slow.allowed.test", TYPE_A)->rcode,
 	    RCODE_SERVFAIL);
@@ -556,7 +556,7 @@ without_a_recorder_nothing_is_asked(void **state)
 	assert_int_equal(count_denied_sum(w->counts,
 	    REASON_LEDGER_UNAVAILABLE), 2);
 	(void)records(w, REASON_NONE, &last);
-	emit_state_beat(w->state, true, 0, 0);
+	emit_state_beat(w->state, true);
 	assert_int_equal(ask(w, "slow.allowed.test", TYPE_A)->answers, 1);
 	world_free(w);
 }

@@ -184,7 +184,7 @@ start_victim(uid_t uid, bool confined)
 	assert_true(p >= 0);
 	if (p == 0) {
 		if (confined) {
-			if (confine_privileges(ROLE_RESOLVER, uid, 0) != 0)
+			if (confine_privileges(ROLE_RESOLVER, uid) != 0)
 				_exit(1);
 		} else if (setresuid(uid, uid, uid) != 0) {
 			_exit(1);
@@ -211,7 +211,7 @@ run_attack(const struct attack *a, pid_t victim, bool confined, uid_t uid)
 	assert_true(p >= 0);
 	if (p == 0) {
 		if (confined) {
-			if (confine_privileges(ROLE_ENGINE, uid, 0) != 0 ||
+			if (confine_privileges(ROLE_ENGINE, uid) != 0 ||
 			    confine_lock(ROLE_ENGINE, -1) != 0)
 				_exit(1);
 		} else if (setresuid(uid, uid, uid) != 0) {
@@ -274,7 +274,7 @@ an_engine_still_makes_internet_sockets(void **state)
 
 	(void)state;
 	if (p == 0) {
-		if (confine_privileges(ROLE_ENGINE, UID_ENGINE, 0) != 0 ||
+		if (confine_privileges(ROLE_ENGINE, UID_ENGINE) != 0 ||
 		    confine_lock(ROLE_ENGINE, -1) != 0)
 			_exit(1);
 		_exit(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK |
@@ -303,7 +303,7 @@ a_recorder_writes_beneath_its_directory_only(void **state)
 	assert_true(fd >= 0);
 	p = fork();
 	if (p == 0) {
-		if (confine_privileges(ROLE_RECORDER, UID_OTHER, 0) != 0 ||
+		if (confine_privileges(ROLE_RECORDER, UID_OTHER) != 0 ||
 		    confine_lock(ROLE_RECORDER, fd) != 0)
 			_exit(1);
 		_exit(openat(fd, "f", O_CREAT | O_WRONLY, 0600) >= 0 &&

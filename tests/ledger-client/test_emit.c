@@ -63,7 +63,7 @@ next_record(struct emit_reader *from, uint64_t *count)
 static void
 beat(void)
 {
-	emit_state_beat(recorder, true, 0, 0);
+	emit_state_beat(recorder, true);
 }
 
 /* A record that says which it is, with n bytes of text. */
@@ -148,7 +148,7 @@ a_recorder_that_is_silent_or_not_well_denies(void **state)
 	beat();
 	assert_true(emit_ready(e));
 	assert_int_equal(emit_decision(e, &r, 0), 0);
-	emit_state_beat(recorder, false, 1, 1);
+	emit_state_beat(recorder, false);
 	assert_false(emit_ready(e));
 	assert_int_equal(emit_decision(e, &r, 0), -EAGAIN);
 	beat();
@@ -181,7 +181,7 @@ the_room_for_an_end_is_kept_from_all_others(void **state)
 		emit_note(e, &r);
 	}
 	/* the recorder is stopped: every end has its place all the same */
-	emit_state_beat(recorder, false, 0, 0);
+	emit_state_beat(recorder, false);
 	for (uint64_t i = 1; i <= decisions; i++) {
 		make(RECORD_END, i, 1400);
 		emit_end(e, &r, end_bytes);

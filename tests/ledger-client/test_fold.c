@@ -34,7 +34,7 @@ world_new(void)
 	assert_int_equal(emit_open(&w.emit, ring, state, w.wake), 0);
 	assert_int_equal(emit_reader_open(&w.reader, ring), 0);
 	assert_int_equal(emit_state_open(&w.state, state), 0);
-	emit_state_beat(w.state, true, 0, 0);
+	emit_state_beat(w.state, true);
 	close(ring);
 	close(state);
 	w.fold = fold_new(w.base, w.emit, WINDOW_MS);
@@ -187,9 +187,9 @@ a_recorder_that_is_away_refuses_a_repeated_answer_too(void **state)
 
 	(void)state;
 	assert_int_equal(answer(&w, 1), 0);
-	emit_state_beat(w.state, false, 0, 0);
+	emit_state_beat(w.state, false);
 	assert_int_equal(answer(&w, 1), -EAGAIN);
-	emit_state_beat(w.state, true, 0, 0);
+	emit_state_beat(w.state, true);
 	assert_int_equal(answer(&w, 1), 0);
 	fold_free(w.fold);
 	read_all(&w);

@@ -157,7 +157,7 @@ on_beat(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	(void)arg;
 	if (atomic_load(&st.beats))
-		emit_state_beat(st.state, true, 0, 0);
+		emit_state_beat(st.state, true);
 }
 
 /* 'p': take st.policy; 'q': end. */
@@ -247,7 +247,7 @@ stage_up(const char *policy, const struct proxy_limits *limits)
 	    EFD_NONBLOCK)), 0);
 	assert_int_equal(emit_reader_open(&st.reader, ring), 0);
 	assert_int_equal(emit_state_open(&st.state, state), 0);
-	emit_state_beat(st.state, true, 0, 0);
+	emit_state_beat(st.state, true);
 	close(ring);
 	close(state);
 	e = count_create();

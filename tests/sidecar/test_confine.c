@@ -10,7 +10,6 @@
 #include "sidecar/confine.h"
 
 #define UID_ROLE 1337u
-#define NOFILE 200u
 #define NO_DIR (-1)
 
 static const int roles[] = { ROLE_COMPILE, ROLE_RESOLVER, ROLE_ENGINE,
@@ -32,7 +31,7 @@ confined(int role)
 		return confine_parent(false);
 	if (role == ROLE_COMPILE)
 		return confine_compile(attempts_dir_fd);
-	if (confine_privileges((enum role_kind)role, UID_ROLE, NOFILE) != 0)
+	if (confine_privileges((enum role_kind)role, UID_ROLE) != 0)
 		return -1;
 	return confine_lock((enum role_kind)role, dir_of(role));
 }
@@ -166,14 +165,13 @@ role_gives_up(int role)
 
 	if (setgroups(2, more) != 0)
 		return 1;
-	if (confine_privileges((enum role_kind)role, UID_ROLE, NOFILE) != 0)
+	if (confine_privileges((enum role_kind)role, UID_ROLE) != 0)
 		return 2;
 	if (!has(role == ROLE_WARDEN ? 1ull << CAP_NET_ADMIN : 0))
 		return 3;
 	if (!is_user(UID_ROLE))
 		return 4;
-	if (!limited(RLIMIT_CORE, 0) || !limited(RLIMIT_NPROC, 0) ||
-	    !limited(RLIMIT_NOFILE, NOFILE))
+	if (!limited(RLIMIT_CORE, 0) || !limited(RLIMIT_NPROC, 0))
 		return 5;
 	return role == ROLE_COMPILE && !limited(RLIMIT_CPU, 30) ? 6 : 0;
 }
@@ -195,26 +193,13 @@ keeps(int arg)
 
 	(void)arg;
 	if (getrlimit(RLIMIT_NOFILE, &before) != 0 ||
-	    confine_privileges(ROLE_ENGINE, SETTINGS_UID_KEEP, 0) != 0)
+	    confine_privileges(ROLE_ENGINE, SETTINGS_UID_KEEP) != 0)
 		return 1;
 	if (getrlimit(RLIMIT_NOFILE, &after) != 0 ||
 	    before.rlim_cur != after.rlim_cur ||
 	    before.rlim_max != after.rlim_max)
 		return 2;
 	return geteuid() == 0 && has(0) ? 0 : 3;
-}
-
-/* More files than the hard limit are not asked for. */
-static int
-lowers_only(int arg)
-{
-	const struct rlimit few = { 64, 64 };
-
-	(void)arg;
-	if (setrlimit(RLIMIT_NOFILE, &few) != 0 ||
-	    confine_privileges(ROLE_ENGINE, UID_ROLE, NOFILE) != 0)
-		return 1;
-	return limited(RLIMIT_NOFILE, 64) ? 0 : 2;
 }
 
 /* Not root, without SETUID: it stays who it is, and is confined. */
@@ -225,7 +210,7 @@ without_root(int arg)
 	if (setresgid(1338, 1338, 1338) != 0 || setgroups(0, NULL) != 0 ||
 	    setresuid(1338, 1338, 1338) != 0 || confine_can_setuid())
 		return 1;
-	if (confine_privileges(ROLE_ENGINE, UID_ROLE, NOFILE) != 0 ||
+	if (confine_privileges(ROLE_ENGINE, UID_ROLE) != 0 ||
 	    confine_lock(ROLE_ENGINE, NO_DIR) != 0)
 		return 2;
 	return open("/etc/passwd", O_RDONLY) < 0 &&
@@ -239,7 +224,6 @@ what_is_kept_and_what_cannot_be_had(void **state)
 	(void)state;
 	assert_true(confine_can_setuid());
 	in_child(keeps, 0, "keeps");
-	in_child(lowers_only, 0, "lowers only");
 	in_child(without_root, 0, "without root");
 }
 
@@ -280,7 +264,7 @@ the_parent_keeps_what_starts_and_ends_roles(void **state)
 static int
 locked_to(int fd)
 {
-	if (confine_privileges(ROLE_RECORDER, UID_ROLE, NOFILE) != 0)
+	if (confine_privileges(ROLE_RECORDER, UID_ROLE) != 0)
 		return 1;
 	return confine_lock(ROLE_RECORDER, fd) < 0 ? 0 : 2;
 }
@@ -298,7 +282,7 @@ static int
 lock_of_no_role(int arg)
 {
 	(void)arg;
-	return confine_privileges(ROLE_ENGINE, UID_ROLE, 0) == 0 &&
+	return confine_privileges(ROLE_ENGINE, UID_ROLE) == 0 &&
 	    confine_lock(ROLE_COUNT, NO_DIR) < 0 ? 0 : 1;
 }
 

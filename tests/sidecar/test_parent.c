@@ -573,6 +573,7 @@ B073_a_policy_that_does_not_compile_changes_nothing(void **state)
 		    "policy refused, generation 1 stays");
 		expect_log(want);
 	}
+	assert_true(logged("stays: it did not compile, errors=1"));
 	assert_false(logged("policy in use"));
 	put("policy.yaml", POLICY "    - {verdict: allow, hostname: "
 	    "b.example.com}\n");
