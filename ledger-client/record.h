@@ -13,7 +13,7 @@ enum record_kind {
 	RECORD_START,		/* penstock started; text says how */
 	RECORD_POLICY,		/* a generation took effect, or was refused */
 	RECORD_DECISION,	/* a connection or request was judged */
-	RECORD_END,		/* a connection ended */
+	RECORD_END,		/* that connection or request ended */
 	RECORD_DNS,		/* a question was judged */
 	RECORD_ROLE,		/* a role died or was started again */
 	RECORD_GAP,		/* records were lost: count */

@@ -1,20 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "ledger-client/fold.h"
 #include "proxy/conn.h"
 #include "proxy/refuse.h"
-
-static int64_t
-now_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
-}
 
 /* What a hello that is yet to come adds to the end record. */
 #define HELLO_TEXT_BYTES (sizeof(((struct hello *)0)->ja4) - 1 + \
@@ -32,17 +22,10 @@ end_size(const struct conn *c, const struct record *r)
 	return record_size(r) + (more ? HELLO_TEXT_BYTES : 0);
 }
 
-/* Keep the head of the end record, no longer than it has to be. */
-static void
-keep_end(struct conn *c, const struct record *r)
+bool
+account_is_open(const struct conn *c)
 {
-	size_t n = end_size(c, r);
-
-	c->end = malloc(n);
-	if (c->end == NULL)
-		return;
-	memcpy(c->end, r, record_size(r));
-	c->end_bytes = n;
+	return c->end != NULL && !c->end_told;
 }
 
 static void
@@ -96,47 +79,34 @@ count(const struct conn *c, const struct decision *d, enum reason why)
 		count_add(n, COUNT_REPORTED, 1);
 }
 
-/* A later decision on the connection: from here on the end tells of that, and
- * a new policy judges that. */
+/* The decision is handed over, and its end takes the place of the one before;
+ * that is a copy of what its record shall begin with, no longer than it has to
+ * be.  A denial does without where nothing else is open. */
 static int
-account_next(struct conn *c, const struct record *r)
+account_put(struct conn *c, const struct record *r)
 {
 	struct emit *emit = c->proxy->parts.emit;
+	bool open = account_is_open(c);
+	bool must = open || r->verdict == VERDICT_ALLOW;
 	size_t n = end_size(c, r);
 	struct record *end = malloc(n);
-	int e;
+	int e = -ENOMEM;
 
-	if (end == NULL)
-		return -ENOMEM;
-	e = emit_decision(emit, r, n);
-	if (e < 0) {
+	if (end != NULL || !must)
+		e = emit_decision(emit, r, end != NULL ? n : 0);
+	if (e < 0 && must) {
 		free(end);
 		return e;
 	}
-	memcpy(end, r, record_size(r));
+	if (end != NULL)
+		memcpy(end, r, record_size(r));
+	if (c->end != NULL && c->end_told)	/* a later request */
+		c->opened_us = r->mono_us;
 	emit_release(emit, c->end_bytes);
 	free(c->end);
 	c->end = end;
-	c->end_bytes = n;
-	return 0;
-}
-
-static int
-account_first(struct conn *c, const struct record *r)
-{
-	int e;
-
-	keep_end(c, r);
-	if (c->end == NULL && r->verdict == VERDICT_ALLOW)
-		return -ENOMEM;
-	e = emit_decision(c->proxy->parts.emit, r, c->end_bytes);
-	if (e == 0)
-		return 0;
-	c->end_bytes = 0;
-	if (r->verdict == VERDICT_ALLOW) {
-		free(c->end);
-		c->end = NULL;
-	}
+	c->end_bytes = e == 0 && end != NULL ? n : 0;
+	c->end_told = false;
 	return e;
 }
 
@@ -157,9 +127,9 @@ account_denial(struct conn *c, const struct record *r)
 }
 
 /*
- * The record of a decision, handed over before anything follows from it.
- * Room for the end record is kept with the first of a connection; a denial
- * needs none.  0, or a negative errno: then an allow becomes a denial.
+ * The record of a decision, handed over before anything follows from it, with
+ * room for the end record; a denial needs none.  What was open of another
+ * request ends here.  0, or a negative errno: then an allow becomes a denial.
  */
 int
 account_decision(struct conn *c, const struct decision *d, enum reason why)
@@ -167,9 +137,11 @@ account_decision(struct conn *c, const struct decision *d, enum reason why)
 	struct record r;
 	int e;
 
+	if (account_is_open(c) && c->end->request != c->request)
+		account_end(c, HOW_FIN, REASON_NONE);
 	fill(c, d, &r);
 	r.reason = (uint16_t)why;
-	e = c->end == NULL ? account_first(c, &r) : account_next(c, &r);
+	e = account_put(c, &r);
 	if (e < 0 && d->verdict == VERDICT_ALLOW)
 		return e;
 	if (e < 0)
@@ -192,30 +164,38 @@ account_hello(struct conn *c)
 	record_set(r, TEXT_ALPN, span_str(h->alpn));
 }
 
+/* What passed since the end before is this one's. */
+static uint64_t
+take_bytes(struct conn *c, struct side *s, enum count which)
+{
+	uint64_t n = s->sent;
+
+	s->sent = 0;
+	count_add(c->proxy->parts.counts, which, (int64_t)n);
+	return n;
+}
+
 void
-account_end(struct conn *c)
+account_end(struct conn *c, enum record_how how, enum reason why)
 {
 	struct proxy *p = c->proxy;
 	struct record *r = c->end;
 
-	if (r == NULL)
+	if (!account_is_open(c))
 		return;
 	r->kind = RECORD_END;
 	record_stamp(r);
-	r->request = c->request;
-	r->reason = c->reason;
-	r->how = c->how;
-	r->bytes_up = c->up.sent;
-	r->bytes_down = c->client.sent;
-	r->duration_us = (uint64_t)(now_us() - c->opened_us);
-	count_add(p->parts.counts, COUNT_BYTES_UP, (int64_t)c->up.sent);
-	count_add(p->parts.counts, COUNT_BYTES_DOWN, (int64_t)c->client.sent);
+	r->reason = (uint16_t)why;
+	r->how = (uint8_t)how;
+	r->bytes_up = take_bytes(c, &c->up, COUNT_BYTES_UP);
+	r->bytes_down = take_bytes(c, &c->client, COUNT_BYTES_DOWN);
+	r->duration_us = (uint64_t)(r->mono_us - c->opened_us);
 	if (c->end_bytes > 0)
 		emit_end(p->parts.emit, r, c->end_bytes);
 	else
 		emit_note(p->parts.emit, r);
-	free(r);
-	c->end = NULL;
+	c->end_bytes = 0;
+	c->end_told = true;
 	proxy_put(p);
 }
 

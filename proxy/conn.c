@@ -202,7 +202,7 @@ conn_refuse(struct conn *c, enum reason why)
 	if (c->open != NULL)
 		d = c->open->decision;
 	/* What fails after it was allowed is told by the end record. */
-	if (d.verdict != VERDICT_ALLOW || c->end == NULL ||
+	if (d.verdict != VERDICT_ALLOW || !account_is_open(c) ||
 	    !is_upstream_failure(why)) {
 		d.verdict = d.would = VERDICT_DENY;
 		d.reason = why;
@@ -564,7 +564,8 @@ conn_free(struct conn *c)
 {
 	struct proxy *p = c->proxy;
 
-	account_end(c);
+	account_end(c, (enum record_how)c->how, (enum reason)c->reason);
+	free(c->end);
 	if (c->open != NULL)
 		dial_cancel(c);
 	side_pipe_done(c, &c->client);

@@ -110,12 +110,13 @@ struct conn {
 	int64_t timer_ms;		/* when the timer fires, 0: not armed */
 	int64_t deadline_ms;		/* of the state; 0: none */
 	int64_t moved_ms;		/* RELAY: a byte moved */
-	int64_t opened_us;
+	int64_t opened_us;		/* or when the request was judged */
 	uint64_t id, request;
 	struct buf in;			/* from the client, not yet judged */
 	struct opening *open;
 	struct forward *forward;	/* HTTP: state of the exchange */
-	struct record *end;		/* what the end record begins with */
+	struct record *end;		/* what the end record begins with; when
+					 * that is out: whose it was */
 	size_t end_bytes;
 	struct endpoint peer, original;
 	uint32_t cell;
@@ -134,6 +135,7 @@ struct conn {
 	bool bytes;			/* passed as neither TLS nor HTTP */
 	bool up_alive;			/* upstream counted */
 	bool told;			/* the answer is in client.out */
+	bool end_told;			/* the end is out */
 	bool probed;			/* upstream has keep-alive */
 };
 
@@ -241,7 +243,11 @@ int account_decision(struct conn *c, const struct decision *d,
     enum reason why);
 /* A hello that came behind the decision, let pass: the end tells of it. */
 void account_hello(struct conn *c);
-void account_end(struct conn *c);
+/* The end of what was decided last, once: it has the bytes since the end
+ * before. */
+void account_end(struct conn *c, enum record_how how, enum reason why);
+/* True when that is yet to come. */
+bool account_is_open(const struct conn *c);
 /* A client that is reset without an answer and becomes no connection: counted,
  * and told in a record.  Equal ones are folded, so that a flood of them takes
  * no room from decisions. */

@@ -55,8 +55,7 @@ judge_addrs(struct conn *c)
 	o->decision = kept;
 	o->next_addr = 0;
 	/* Nothing goes up before the decision is handed over. */
-	if (!forward_replays(c) &&
-	    account_decision(c, &kept, kept.reason) < 0)
+	if (account_decision(c, &kept, kept.reason) < 0)
 		return conn_refuse(c, REASON_LEDGER_UNAVAILABLE);
 	o->failed = REASON_UNREACHABLE;
 	conn_enter(c, CONN_DIAL);

@@ -29,7 +29,7 @@ struct forward {
 	bool upgrade;
 	bool up_done, down_head, down_done;
 	bool fresh;			/* the first request of this state */
-	bool reused, replaying;
+	bool reused;
 	bool client_ended;		/* while its answer was waited for */
 };
 
@@ -192,7 +192,7 @@ take_request(struct conn *c, const struct http_request *rq)
 	f->upgrade = rq->upgrade.len > 0;
 	f->up_done = rq->body == HTTP_BODY_NONE ||
 	    (rq->body == HTTP_BODY_LENGTH && rq->length == 0);
-	f->down_head = f->down_done = f->reused = f->replaying = false;
+	f->down_head = f->down_done = f->reused = false;
 	f->interim = 0;
 	f->scanned = 0;
 	memset(&f->up_chunks, 0, sizeof(f->up_chunks));
@@ -218,11 +218,8 @@ show(struct conn *c, const struct http_request *rq)
 	copy_text(o->path, sizeof(o->path), rq->path);
 }
 
-/* Bytes of a request: it has its number from the first of them on, so that a
- * refusal of what is no whole request has one too.  Inside a tunnel what was
- * told of the CONNECT ends here. */
-static void
-begin_request(struct conn *c)
+void
+forward_begin(struct conn *c)
 {
 	struct opening *o = c->open;
 
@@ -250,7 +247,7 @@ forward_head(struct conn *c, enum reason *why)
 	const size_t max = c->proxy->limits.head_bytes;
 	enum parse p;
 
-	begin_request(c);
+	forward_begin(c);
 	if (c->forward != NULL) {
 		c->forward->down_head = false;
 		if (!http_looks_like_request(buf_span(&c->in))) {
@@ -327,12 +324,6 @@ forward_dialled(struct conn *c)
 	f->port = c->open->to.port;
 	f->reused = false;
 	f->head.at = 0;
-}
-
-bool
-forward_replays(const struct conn *c)
-{
-	return c->forward != NULL && c->forward->replaying;
 }
 
 /* ---- RELAY ---- */
@@ -465,7 +456,8 @@ go_up(struct conn *c)
 }
 
 /* Once, on a kept connection that had died, and only what may be done twice
- * (RFC 9110 9.2.2). */
+ * (RFC 9110 9.2.2).  Another connection is another decision: what went to the
+ * first has its end here. */
 static enum step
 server_gone(struct conn *c)
 {
@@ -477,7 +469,7 @@ server_gone(struct conn *c)
 
 	if (!again || buf_left(&f->in) > 0)
 		return conn_refuse(c, REASON_UPSTREAM_CLOSED);
-	f->replaying = true;
+	account_end(c, HOW_RESET_UPSTREAM, REASON_UPSTREAM_CLOSED);
 	f->head.at = 0;
 	c->open->n_addrs = 0;
 	c->open->failed = REASON_NONE;
@@ -655,6 +647,7 @@ next_request(struct conn *c)
 	struct forward *f = c->forward;
 	struct opening *o = c->open;
 
+	account_end(c, HOW_FIN, REASON_NONE);
 	if (!f->up_keep || c->up.reset || buf_left(&f->in) > 0 ||
 	    !f->up_done) {
 		buf_free(&f->in);

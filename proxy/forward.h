@@ -13,6 +13,10 @@
  */
 #define FORWARD_STATE_BYTES 1024u
 
+/* NAME: a request begins.  It has its number from its first byte on, so that a
+ * refusal of what is no whole request has one too; inside a tunnel what was
+ * told of the CONNECT ends here. */
+void forward_begin(struct conn *c);
 /* NAME: read a request or CONNECT head from c->in. */
 MUST_USE enum parse forward_head(struct conn *c, enum reason *why);
 /* NAME: what could have become a request is none, and has no number. */
@@ -26,8 +30,6 @@ enum step forward_step(struct conn *c);
 unsigned forward_wants(const struct conn *c, bool client);
 /* True once a part of an answer to this request was written. */
 bool forward_answered(const struct conn *c);
-/* True while a request is dialled for once more: its decision stands. */
-bool forward_replays(const struct conn *c);
 /* Now and then, while the answer is waited for: has the client left?  May end
  * and free the connection. */
 void forward_look_at_client(struct conn *c);

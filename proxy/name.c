@@ -194,9 +194,12 @@ name_read(struct conn *c, bool *done)
 		return STEP_WAIT;
 	if (n == -ENOBUFS)
 		return conn_refuse(c, REASON_HEAD_TOO_LARGE);
+	if (n == -ENOMEM && c->forward != NULL)
+		forward_begin(c);
 	if (n == -ENOMEM)
 		return conn_refuse(c, REASON_LIMIT_MEMORY);
-	if (n < 0 && c->end == NULL) {
+	if (n < 0 && (c->end == NULL ||
+	    (c->end_told && !was_empty))) {	/* a request has begun */
 		c->client.reset = true;
 		return conn_refuse(c, REASON_HELLO_INCOMPLETE);
 	}

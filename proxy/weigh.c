@@ -370,7 +370,7 @@ allowed_again(struct conn *c)
 		c->open->decision = weigh(c);
 		return c->open->decision.verdict == VERDICT_ALLOW;
 	}
-	if (c->end == NULL)
+	if (!account_is_open(c))
 		return true;
 	/* The request under way; a later one is judged anyway. */
 	if (c->forward != NULL)
@@ -395,6 +395,14 @@ conn_renumber(struct conn *c)
 		c->open->decision.rule = RULE_NONE;
 }
 
+/* Nothing is asked for, of which a record could tell. */
+static bool
+is_between_requests(const struct conn *c)
+{
+	return c->end_told && c->state == CONN_NAME &&
+	    c->open->shown == SHOWN_NOTHING;
+}
+
 void
 conn_judge_again(struct conn *c)
 {
@@ -408,9 +416,9 @@ conn_judge_again(struct conn *c)
 		c->open->decision.rule = RULE_NONE;
 	if (ok)
 		return;
-	if (c->end == NULL)
-		conn_refuse(c, REASON_POLICY_CHANGED);
-	else
+	if (account_is_open(c) || is_between_requests(c))
 		conn_cut(c, HOW_CUT, REASON_POLICY_CHANGED);
+	else
+		conn_refuse(c, REASON_POLICY_CHANGED);
 	conn_run(c);
 }

@@ -18,7 +18,7 @@ struct owner {
  * open connection of the daemon. */
 struct item {
 	struct item *next;
-	uint64_t connection;
+	uint64_t connection, request;
 	struct owner *owner;	/* NULL: not known */
 	struct endpoint client, dialled;
 	uint8_t via;
@@ -123,7 +123,7 @@ open_table_see(struct open_table *t, const struct record *r)
 	if (it == NULL)
 		return;
 	*it = (struct item){ .next = *p, .connection = r->connection,
-	    .owner = owner_of(t, r), .client = r->client,
+	    .request = r->request, .owner = owner_of(t, r), .client = r->client,
 	    .dialled = r->dialled, .via = r->via };
 	*p = it;
 	t->n++;
@@ -136,6 +136,7 @@ fill(struct record *end, const struct item *it)
 
 	record_init(end, RECORD_END);
 	end->connection = it->connection;
+	end->request = it->request;
 	end->client = it->client;
 	end->dialled = it->dialled;
 	end->via = it->via;

@@ -542,6 +542,8 @@ a_tunnel_on_a_kept_connection_is_cut_by_its_own_name(void **state)
 	stage_read_all(fd, got, sizeof(got), &reset);
 	assert_true(reset);
 	r = stage_record(RECORD_END);
+	assert_int_equal(r->request, 1);
+	r = stage_record(RECORD_END);
 	assert_int_equal(r->reason, REASON_POLICY_CHANGED);
 	assert_true(span_eq(record_get(r, TEXT_NAME),
 	    span_str("second.test")));
@@ -729,8 +731,9 @@ exchange(void)
 	int fd = stage_connect(WANTED, 80), server;
 	bool done;
 
+	/* the connection ends with its request */
 	say(fd, "POST /u HTTP/1.1\r\nHost: allowed.test\r\n"
-	    "Content-Length: 2000\r\n\r\n");
+	    "Connection: close\r\nContent-Length: 2000\r\n\r\n");
 	(void)!send(fd, block, sizeof(block), MSG_NOSIGNAL);
 	server = stage_accept(web);
 	if (server >= 0) {

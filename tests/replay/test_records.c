@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -342,12 +343,27 @@ kept(int lfd, int *server)
 	return fd;
 }
 
+/* The next end is of this request, went there, and has these bytes. */
+static const struct record *
+ended(uint64_t request, const char *addr, size_t bytes_up, size_t bytes_down)
+{
+	const struct record *r = stage_record(RECORD_END);
+
+	assert_int_equal(r->request, request);
+	assert_int_equal(r->bytes_up, bytes_up);
+	assert_int_equal(r->bytes_down, bytes_down);
+	if (addr != NULL)
+		is_at(&r->dialled, addr, 80);
+	return r;
+}
+
 static void
-the_end_tells_of_a_later_request_that_was_refused(void **state)
+a_refused_request_has_an_end_of_its_own(void **state)
 {
 	int web, fd, server;
 	const struct record *r;
 	bool reset;
+	size_t n;
 
 	(void)state;
 	stage_up(NULL, NULL);
@@ -359,23 +375,233 @@ the_end_tells_of_a_later_request_that_was_refused(void **state)
 			usleep(700000);
 		}
 		say(fd, "GET /2 HTTP/1.1\r\nHost: denied.test\r\n\r\n");
-		stage_read_all(fd, got, sizeof(got), &reset);
+		n = stage_read_all(fd, got, sizeof(got), &reset);
 		assert_memory_equal(got, "HTTP/1.1 403", 12);
 		close(fd);
 		close(server);
 		do
-			r = stage_record(RECORD_DECISION);
-		while (r->verdict == VERDICT_ALLOW);
-		is_text(r, TEXT_RULE_REASON, "not here");
-		r = stage_record(RECORD_END);
+			r = stage_record(RECORD_END);
+		while (r->request != 1);
+		assert_int_equal(r->verdict, VERDICT_ALLOW);
+		assert_int_equal(r->how, HOW_FIN);
+		is_text(r, TEXT_NAME, "allowed.test");
+		r = ended(2, NULL, 0, n);
 		assert_int_equal(r->verdict, VERDICT_DENY);
 		assert_int_equal(r->reason, REASON_RULE_DENY);
-		assert_int_equal(r->request, 2);
-		assert_int_not_equal(r->bytes_up, 0);
 		is_text(r, TEXT_CELL, "cell");
-		is_text(r, TEXT_NAME, away ? "" : "denied.test");
-		is_text(r, TEXT_PATH, away ? "" : "/2");
-		is_text(r, TEXT_RULE_REASON, away ? "" : "not here");
+		is_text(r, TEXT_NAME, "denied.test");
+		is_text(r, TEXT_PATH, "/2");
+		is_text(r, TEXT_RULE_REASON, "not here");
+	}
+	close(web);
+	stage_down();
+}
+
+/* Of what was told before, that stays which the denial tells too. */
+static void
+a_later_denial_without_room_keeps_what_is_true(void **state)
+{
+	int tls, fd, server;
+	const struct record *r;
+	bool reset;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	tls = stage_listen(ORIGIN, 443);
+	fd = tunnel(tls, TUNNEL, &server);
+	stage_beat(false);
+	usleep(550000);
+	stage_send(fd, hello, with_alpn("second.test"));
+	stage_read_all(fd, got, sizeof(got), &reset);
+	close(fd);
+	close(server);
+	r = stage_record(RECORD_END);
+	assert_int_equal(r->verdict, VERDICT_DENY);
+	assert_int_equal(r->reason, REASON_SNI_MISMATCH);
+	is_text(r, TEXT_CELL, "cell");
+	is_text(r, TEXT_NAME, "allowed.test");
+	is_text(r, TEXT_OTHER_NAME, "");
+	close(tls);
+	stage_down();
+}
+
+/* ---- one connection, several requests ---- */
+
+#define OTHER "203.0.113.2"
+
+/* One request with a body of that size, and its answer: what the server and
+ * the client saw. */
+static void
+exchange(int fd, int lfd, int *server, const char *name, size_t body,
+    size_t *bytes_up, size_t *bytes_down)
+{
+	static const char zeros[3000];
+	char head[256];
+
+	snprintf(head, sizeof(head), "PUT /u HTTP/1.1\r\nHost: %s\r\n"
+	    "Content-Length: %zu\r\n\r\n", name, body);
+	say(fd, head);
+	stage_send(fd, zeros, body);
+	if (*server < 0)
+		*server = stage_accept(lfd);
+	assert_true(*server >= 0);
+	*bytes_up = stage_read_head(*server, got, sizeof(got)) + body;
+	stage_expect(*server, zeros, body);
+	snprintf(head, sizeof(head), "HTTP/1.1 200 OK\r\n"
+	    "Content-Length: %zu\r\n\r\n", 2 * body);
+	say(*server, head);
+	stage_send(*server, zeros, 2 * body);
+	*bytes_down = stage_read_head(fd, got, sizeof(got)) + 2 * body;
+	stage_expect(fd, zeros, 2 * body);
+}
+
+/* The bytes of all were told under the last name and address. */
+static void
+each_request_has_an_end_with_its_own_bytes_and_place(void **state)
+{
+	static const struct { const char *name, *addr; size_t body; } t[] = {
+		{ "allowed.test", ORIGIN, 10 },
+		{ "allowed.test", ORIGIN, 1500 },
+		{ "second.test", OTHER, 200 },
+	};
+	int web[2], fd, server = -1, old = -1;
+	const struct record *r;
+	size_t sent, came;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	stage_pin("second.test", OTHER);
+	web[0] = stage_listen(ORIGIN, 80);
+	web[1] = stage_listen(OTHER, 80);
+	fd = stage_connect(WANTED, 80);
+	for (size_t i = 0; i < 3; i++) {
+		if (i == 2) {
+			old = server;
+			server = -1;
+			usleep(300000);
+		}
+		exchange(fd, web[i == 2], &server, t[i].name, t[i].body,
+		    &sent, &came);
+		r = ended(i + 1, t[i].addr, sent, came);
+		assert_int_equal(r->how, HOW_FIN);
+		assert_int_equal(r->verdict, VERDICT_ALLOW);
+		assert_int_equal(r->reason, REASON_NONE);
+		is_text(r, TEXT_NAME, t[i].name);
+		/* and its own time */
+		assert_true(r->duration_us < 250000);
+	}
+	close(fd);
+	assert_true(stage_no_record(RECORD_END));
+	close(server);
+	close(old);
+	close(web[0]);
+	close(web[1]);
+	stage_down();
+}
+
+#define INNER "CONNECT allowed.test:80 HTTP/1.1\r\n" \
+	"Host: allowed.test\r\n\r\n"
+
+static void
+a_connect_ends_where_a_request_inside_begins(void **state)
+{
+	int web, fd, server;
+	size_t sent, came;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	web = stage_listen(ORIGIN, 80);
+	fd = tunnel(web, INNER, &server);
+	exchange(fd, -1, &server, "allowed.test", 30, &sent, &came);
+	ended(1, ORIGIN, 0, strlen("HTTP/1.1 200 Connection established\r\n"
+	    "\r\n"));
+	ended(2, ORIGIN, sent, came);
+	close(fd);
+	close(server);
+	close(web);
+	stage_down();
+}
+
+/* A request that is sent once more, as its kept server had left, went to
+ * another place without a word. */
+static void
+a_request_that_is_sent_again_is_decided_again(void **state)
+{
+	int web, other, fd, server;
+	const struct record *r;
+	size_t sent, came;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	stage_pin("allowed.test", OTHER);
+	web = stage_listen(ORIGIN, 80);
+	other = stage_listen(OTHER, 80);
+	fd = kept(web, &server);
+	close(web);
+	say(fd, "GET /2 HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	sent = stage_read_head(server, got, sizeof(got));
+	close(server);
+	server = stage_accept(other);
+	assert_true(server >= 0);
+	assert_int_equal(stage_read_head(server, got, sizeof(got)), sent);
+	assert_memory_equal(got, "GET /2", 6);
+	say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+	came = stage_read_head(fd, got, sizeof(got));
+	for (uint64_t i = 1; i <= 3; i++) {
+		r = stage_record(RECORD_DECISION);
+		assert_int_equal(r->request, i > 1 ? 2 : 1);
+		r = stage_record(RECORD_END);
+		assert_int_equal(r->how, i == 2 ? HOW_RESET_UPSTREAM :
+		    HOW_FIN);
+		assert_int_equal(r->reason, i == 2 ? REASON_UPSTREAM_CLOSED :
+		    REASON_NONE);
+		is_at(&r->dialled, i == 3 ? OTHER : ORIGIN, 80);
+		if (i > 1) {
+			assert_int_equal(r->bytes_up, sent);
+			assert_int_equal(r->bytes_down, i == 2 ? 0 : came);
+		}
+	}
+	close(fd);
+	close(server);
+	close(other);
+	stage_down();
+}
+
+/* Between two requests nothing is open, but what has begun is refused. */
+static void
+a_request_that_stays_half_is_a_denial(void **state)
+{
+	struct linger now = { 1, 0 };
+	const struct record *r;
+	int web, fd, server;
+	bool reset;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	web = stage_listen(ORIGIN, 80);
+	for (int i = 0; i < 3; i++) {
+		fd = kept(web, &server);
+		assert_int_equal(stage_record(RECORD_END)->request, 1);
+		say(fd, "GET /2 HT");
+		usleep(50000);
+		if (i == 0)
+			setsockopt(fd, SOL_SOCKET, SO_LINGER, &now,
+			    sizeof(now));
+		else if (i == 1)
+			shutdown(fd, SHUT_WR);
+		if (i > 0)
+			stage_read_all(fd, got, sizeof(got), &reset);
+		close(fd);
+		do
+			r = stage_record(RECORD_DECISION);
+		while (r->verdict == VERDICT_ALLOW);
+		assert_int_equal(r->reason, i < 2 ? REASON_HELLO_INCOMPLETE :
+		    REASON_HEAD_TIMEOUT);
+		assert_int_equal(r->request, 2);
+		r = stage_record(RECORD_END);
+		assert_int_equal(r->request, 2);
+		assert_int_equal(r->bytes_up, 0);
+		close(server);
 	}
 	close(web);
 	stage_down();
@@ -429,9 +655,6 @@ each_request_has_its_own_number(void **state)
 	close(web);
 	stage_down();
 }
-
-#define INNER "CONNECT allowed.test:80 HTTP/1.1\r\n" \
-	"Host: allowed.test\r\n\r\n"
 
 static void
 a_connect_has_its_own_number(void **state)
@@ -497,8 +720,14 @@ main(void)
 		cmocka_unit_test(a_denial_is_told_without_memory_for_its_end),
 		cmocka_unit_test(the_end_of_a_tunnel_tells_of_the_hello_inside),
 		cmocka_unit_test(the_end_tells_of_a_later_denial),
+		cmocka_unit_test(a_refused_request_has_an_end_of_its_own),
 		cmocka_unit_test(
-		    the_end_tells_of_a_later_request_that_was_refused),
+		    a_later_denial_without_room_keeps_what_is_true),
+		cmocka_unit_test(
+		    each_request_has_an_end_with_its_own_bytes_and_place),
+		cmocka_unit_test(a_connect_ends_where_a_request_inside_begins),
+		cmocka_unit_test(a_request_that_is_sent_again_is_decided_again),
+		cmocka_unit_test(a_request_that_stays_half_is_a_denial),
 		cmocka_unit_test(each_request_has_its_own_number),
 		cmocka_unit_test(a_connect_has_its_own_number),
 	};

@@ -36,6 +36,7 @@ see(enum record_kind kind, uint64_t connection, enum verdict verdict,
 {
 	record_init(&r, kind);
 	r.connection = connection;
+	r.request = connection + 1;
 	r.verdict = (uint8_t)verdict;
 	r.via = VIA_TPROXY;
 	r.client.port = (uint16_t)connection;
@@ -54,6 +55,7 @@ each(void *arg, struct record *end)
 	assert_int_equal(end->verdict, VERDICT_ALLOW);
 	assert_int_equal(end->via, VIA_TPROXY);
 	assert_int_equal(end->client.port, (uint16_t)end->connection);
+	assert_int_equal(end->request, end->connection + 1);
 	assert_true(record_check(end, record_size(end)));
 	seen++;
 	seen_sum += end->connection;
