@@ -456,7 +456,8 @@ record_json(const struct record *r, uint64_t seq, const char *instance,
 	if (r->qtype != 0)
 		put_number(&l, "qtype", r->qtype);
 	put_endpoint(&l, "original", &r->original);
-	put_endpoint(&l, "dialled", &r->dialled);
+	put_endpoint(&l, r->kind == RECORD_END ? "dialled" : "candidate",
+	    &r->dialled);
 	put_port(&l, r);
 	put_verdict(&l, r);
 	if (r->reason != REASON_NONE)

@@ -69,7 +69,8 @@ struct record {
 	uint64_t generation;
 	uint8_t digest[POLICY_DIGEST_BYTES];
 	uint64_t bytes_up, bytes_down, duration_us;
-	struct endpoint client, original, dialled;
+	struct endpoint client, original;
+	struct endpoint dialled;	/* RECORD_DECISION: what would be first */
 	uint16_t text_len;
 	uint8_t text_at_len[TEXT_COUNT];
 	uint16_t text_at[TEXT_COUNT];

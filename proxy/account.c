@@ -28,6 +28,20 @@ account_is_open(const struct conn *c)
 	return c->end != NULL && !c->end_told;
 }
 
+/* What would be dialled first.  A client that asked for a name has chosen no
+ * address of it: that it wanted one stands in `original`. */
+static struct endpoint
+place(const struct opening *o)
+{
+	struct endpoint to = { .port = o->to.port };
+
+	if (o->n_addrs > 0)
+		to.addr = o->addrs[0];
+	else if (o->is_addr)
+		to.addr = o->to.addr;
+	return to;
+}
+
 static void
 fill(const struct conn *c, const struct decision *d, struct record *r)
 {
@@ -47,9 +61,7 @@ fill(const struct conn *c, const struct decision *d, struct record *r)
 	if (o == NULL)
 		return;
 	r->name_from = (uint8_t)o->from;
-	r->dialled = o->to;
-	if (o->n_addrs > 0)
-		r->dialled.addr = o->addrs[0];
+	r->dialled = place(o);
 	if (o->name.len > 0)
 		record_set(r, TEXT_NAME, span_of(o->name.name, o->name.len));
 	if (o->other.len > 0)
@@ -102,6 +114,8 @@ account_put(struct conn *c, const struct record *r)
 		memcpy(end, r, record_size(r));
 	if (c->end != NULL && c->end_told)	/* a later request */
 		c->opened_us = r->mono_us;
+	if (!open)
+		c->is_dialled = false;
 	emit_release(emit, c->end_bytes);
 	free(c->end);
 	c->end = end;
@@ -190,6 +204,8 @@ account_end(struct conn *c, enum record_how how, enum reason why)
 	r->bytes_up = take_bytes(c, &c->up, COUNT_BYTES_UP);
 	r->bytes_down = take_bytes(c, &c->client, COUNT_BYTES_DOWN);
 	r->duration_us = (uint64_t)(r->mono_us - c->opened_us);
+	if (!c->is_dialled)
+		r->dialled.addr = (struct addr){ 0 };
 	if (c->end_bytes > 0)
 		emit_end(p->parts.emit, r, c->end_bytes);
 	else

@@ -136,6 +136,8 @@ struct conn {
 	bool up_alive;			/* upstream counted */
 	bool told;			/* the answer is in client.out */
 	bool end_told;			/* the end is out */
+	bool is_dialled;		/* what the end tells of reached
+					 * end->dialled */
 	bool probed;			/* upstream has keep-alive */
 };
 

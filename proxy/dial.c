@@ -24,8 +24,8 @@ on_answer(void *arg, const struct ask_answer *a)
 	conn_run(c);
 }
 
-/* Keep the addresses that may be dialled; when none may, the reason is that
- * of the first. */
+/* Keep the addresses that may be dialled; when none may, reason and record are
+ * those of the first. */
 static enum step
 judge_addrs(struct conn *c)
 {
@@ -44,7 +44,6 @@ judge_addrs(struct conn *c)
 			first = d;
 		}
 	}
-	o->n_addrs = n;
 	if (n == 0) {
 		if (first.reason == REASON_NONE)
 			first.reason = REASON_DNS_NODATA;
@@ -52,6 +51,7 @@ judge_addrs(struct conn *c)
 		o->decision = first;
 		return conn_refuse(c, first.reason);
 	}
+	o->n_addrs = n;
 	o->decision = kept;
 	o->next_addr = 0;
 	/* Nothing goes up before the decision is handed over. */
@@ -274,13 +274,14 @@ dial_won(struct conn *c, unsigned i)
 	struct decision d;
 
 	/* A policy that came while it was dialled may forbid the address. */
+	o->addrs[0] = o->tries[i].to.addr;
 	if (!weigh_addr(c, &o->tries[i].to, &d))
 		return conn_refuse(c, d.reason);
 	side_open(&c->up, o->tries[i].fd);
 	c->up.readable = false;
 	side_edge(&c->up, o->tries[i].events);
-	o->addrs[0] = o->tries[i].to.addr;
 	c->end->dialled = o->tries[i].to;
+	c->is_dialled = true;
 	try_drop(o, i, true);
 	dial_cancel(c);
 	c->up_alive = true;

@@ -217,6 +217,7 @@ weigh_step(struct conn *c)
 	if (c->forward != NULL && forward_reuses(c)) {
 		if (account_decision(c, &o->decision, o->decision.reason) < 0)
 			return conn_refuse(c, REASON_LEDGER_UNAVAILABLE);
+		c->is_dialled = true;
 		conn_enter(c, CONN_RELAY);
 		return STEP_NEXT;
 	}

@@ -20,7 +20,7 @@ struct item {
 	struct item *next;
 	uint64_t connection, request;
 	struct owner *owner;	/* NULL: not known */
-	struct endpoint client, dialled;
+	struct endpoint client;
 	uint8_t via;
 };
 
@@ -124,7 +124,7 @@ open_table_see(struct open_table *t, const struct record *r)
 		return;
 	*it = (struct item){ .next = *p, .connection = r->connection,
 	    .request = r->request, .owner = owner_of(t, r), .client = r->client,
-	    .dialled = r->dialled, .via = r->via };
+	    .via = r->via };
 	*p = it;
 	t->n++;
 }
@@ -138,7 +138,6 @@ fill(struct record *end, const struct item *it)
 	end->connection = it->connection;
 	end->request = it->request;
 	end->client = it->client;
-	end->dialled = it->dialled;
 	end->via = it->via;
 	end->verdict = end->would = VERDICT_ALLOW;
 	if (o == NULL)

@@ -81,6 +81,8 @@ print_where(const json_t *o)
 	const char *at = text(o, "dialled");
 
 	if (strcmp(at, "-") == 0)
+		at = text(o, "candidate");
+	if (strcmp(at, "-") == 0)
 		at = text(o, "original");
 	if (strcmp(at, "-") == 0 && port != 0)
 		printf(" :%lld", (long long)port);

@@ -77,7 +77,7 @@ a_decision_explains_itself_in_one_line(void **state)
 	assert_int_equal(json_integer_value(json_object_get(j,
 	    "connection")), 9);
 	assert_null(json_object_get(j, "would"));
-	assert_null(json_object_get(j, "dialled"));
+	assert_null(json_object_get(j, "candidate"));
 	json_decref(j);
 }
 
@@ -96,8 +96,14 @@ a_refused_name_keeps_the_port_that_was_asked_for(void **state)
 	json_decref(j);
 	assert_true(addr_parse(&r.dialled.addr, span_str("192.0.2.1")));
 	j = json_of(&r);
-	assert_word(j, "dialled", "192.0.2.1:8443");
+	assert_word(j, "candidate", "192.0.2.1:8443");
+	assert_null(json_object_get(j, "dialled"));
 	assert_null(json_object_get(j, "port"));
+	json_decref(j);
+	r.kind = RECORD_END;	/* only an end knows where it went */
+	j = json_of(&r);
+	assert_word(j, "dialled", "192.0.2.1:8443");
+	assert_null(json_object_get(j, "candidate"));
 	json_decref(j);
 }
 

@@ -20,6 +20,13 @@ def each_request(lab, r):
     allow = lab.record(kind="decision", name="allowed.test",
                        connection=deny["connection"])
     assert allow["request"] == 1 and deny["request"] == 2
+    assert "dialled" not in allow and "candidate" not in deny, (allow, deny)
+    end = lab.record(kind="end", connection=deny["connection"], request=1)
+    assert end["name"] == "allowed.test" and end["verdict"] == "allow", end
+    assert end["dialled"] == ADDRESS + ":80" and end["bytes_up"] > 40, end
+    end = lab.record(kind="end", connection=deny["connection"], request=2)
+    assert end["name"] == "evil.test" and end["verdict"] == "deny", end
+    assert end["bytes_up"] == 0 and "dialled" not in end, end
 
 
 def question(lab, r):
@@ -52,6 +59,7 @@ def test_an_allowed_connection_has_a_decision_and_an_end(gate):
     assert d["cell"] == "agent-1" and d["labels"] == {"team": "lab"}, d
     assert d["name_from"] == "sni" and d["reason"] == "rule", d
     assert d["original"] == ADDRESS + ":443", d
+    assert d["candidate"] == ADDRESS + ":443" and "dialled" not in d, d
     assert d["rule_at"].endswith("policy.yaml:10"), d
     assert d["rule"] and d["ja4"] and d["digest"] and d["generation"] >= 1, d
     assert d["client"].split(":")[0] in ("198.18.0.2", "198.18.3.2",

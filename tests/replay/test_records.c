@@ -567,6 +567,87 @@ a_request_that_is_sent_again_is_decided_again(void **state)
 	stage_down();
 }
 
+/* A decision is older than what it leads to: it names a candidate, the end
+ * what was reached.  0: the first address refuses; 1: all do. */
+static void
+the_end_names_the_address_that_was_reached(void **state)
+{
+	static const char ask[] = "CONNECT second.test:443 HTTP/1.1\r\n"
+	    "Host: second.test:443\r\n\r\n";
+	int tls, fd, server = -1;
+	char json[RECORD_JSON_MAX_BYTES];
+	const struct record *r;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	stage_pin("second.test", "203.0.113.30");
+	stage_pin("second.test", OTHER);
+	tls = stage_listen(OTHER, 443);
+	for (int none = 0; none < 2; none++) {
+		if (none)
+			close(tls);
+		fd = stage_connect(WANTED, 3128);
+		say(fd, ask);
+		stage_read_head(fd, got, sizeof(got));
+		close(fd);
+		r = stage_record(RECORD_DECISION);
+		is_at(&r->dialled, "203.0.113.30", 443);
+		r = stage_record(RECORD_END);
+		if (none)
+			assert_int_equal(r->reason, REASON_CONNECT_REFUSED);
+		else
+			is_at(&r->dialled, OTHER, 443);
+		record_json(r, 1, "i", json);
+		assert_true((strstr(json, "\"dialled\":") == NULL) == none);
+		assert_null(strstr(json, "candidate"));
+		if (!none)
+			server = stage_accept(tls);
+	}
+	close(server);
+	stage_down();
+}
+
+/* A denial by name has chosen no address; one by address names it. */
+static void
+a_denial_names_the_address_that_it_is_for(void **state)
+{
+	size_t n = stage_hello("denied.test", hello, sizeof(hello));
+	const struct record *r;
+	bool reset;
+	int fd;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	fd = stage_connect(WANTED, 443);
+	stage_send(fd, hello, n);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	close(fd);
+	for (int i = 0; i < 2; i++) {
+		r = stage_record(i ? RECORD_END : RECORD_DECISION);
+		is_at(&r->original, WANTED, 443);
+		is_at(&r->dialled, "::", 443);
+	}
+	stage_pin("second.test", "169.254.169.254");
+	fd = stage_connect(WANTED, 3128);
+	say(fd, "CONNECT second.test:443 HTTP/1.1\r\n"
+	    "Host: second.test:443\r\n\r\n");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	close(fd);
+	r = stage_record(RECORD_DECISION);
+	assert_int_equal(r->reason, REASON_SPECIAL_USE);
+	is_at(&r->dialled, "169.254.169.254", 443);
+	is_at(&stage_record(RECORD_END)->dialled, "::", 443);
+	fd = stage_connect(WANTED, 3128);
+	say(fd, "CONNECT 203.0.113.9:443 HTTP/1.1\r\n"
+	    "Host: 203.0.113.9:443\r\n\r\n");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	close(fd);
+	r = stage_record(RECORD_DECISION);
+	assert_int_equal(r->verdict, VERDICT_DENY);
+	is_at(&r->dialled, "203.0.113.9", 443);
+	stage_down();
+}
+
 /* Between two requests nothing is open, but what has begun is refused. */
 static void
 a_request_that_stays_half_is_a_denial(void **state)
@@ -727,6 +808,8 @@ main(void)
 		    each_request_has_an_end_with_its_own_bytes_and_place),
 		cmocka_unit_test(a_connect_ends_where_a_request_inside_begins),
 		cmocka_unit_test(a_request_that_is_sent_again_is_decided_again),
+		cmocka_unit_test(the_end_names_the_address_that_was_reached),
+		cmocka_unit_test(a_denial_names_the_address_that_it_is_for),
 		cmocka_unit_test(a_request_that_stays_half_is_a_denial),
 		cmocka_unit_test(each_request_has_its_own_number),
 		cmocka_unit_test(a_connect_has_its_own_number),
