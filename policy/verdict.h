@@ -95,6 +95,7 @@ X(UPSTREAM_TIMEOUT, "upstream_timeout", \
     "the server did not answer the request in time") \
 /* ours */ \
 X(LIMIT_TOTAL, "limit_total", "all that may be open is in use") \
+X(LIMIT_CELL, "limit_cell", "this cell holds its share of what may be open") \
 X(LIMIT_CLIENT, "limit_client", \
     "this client holds its share of what may be open") \
 X(LIMIT_DESCRIPTORS, "limit_descriptors", "no descriptor is free") \

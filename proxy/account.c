@@ -217,7 +217,7 @@ account_end(struct conn *c, enum record_how how, enum reason why)
 
 void
 account_turned_away(const struct listener *l, const struct endpoint *peer,
-    const struct endpoint *original, enum reason why)
+    const struct endpoint *original, uint32_t cell, enum reason why)
 {
 	struct proxy *p = l->proxy;
 	struct record r;
@@ -229,7 +229,7 @@ account_turned_away(const struct listener *l, const struct endpoint *peer,
 	r.via = (uint8_t)conn_via(l->is.kind);
 	r.client = *peer;
 	r.original = *original;
-	record_policy(&r, p->policy, CELL_NONE, RULE_NONE);
+	record_policy(&r, p->policy, cell, RULE_NONE);
 	count_denied(p->parts.counts, why);
 	fold_note(p->turned, &r);
 	proxy_put(p);

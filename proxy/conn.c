@@ -397,19 +397,18 @@ ifindex_of(int fd, bool v6)
 /* The last name is kept for a moment: most clients come in on one
  * interface, and one can be renamed. */
 static const char *
-interface_of(const struct conn *c, char name[static IF_NAMESIZE])
+interface_of(int fd, bool v6, char name[static IF_NAMESIZE])
 {
 	static struct ifreq known;
 	static int64_t until;
 	struct ifreq ifr = { 0 };
 	int64_t now = conn_now_ms();
 
-	ifr.ifr_ifindex = ifindex_of(c->client.fd,
-	    !addr_is_v4(&c->peer.addr));
+	ifr.ifr_ifindex = ifindex_of(fd, v6);
 	if (ifr.ifr_ifindex == 0)
 		return "";
 	if (ifr.ifr_ifindex != known.ifr_ifindex || now >= until) {
-		if (ioctl(c->client.fd, SIOCGIFNAME, &ifr) < 0)
+		if (ioctl(fd, SIOCGIFNAME, &ifr) < 0)
 			return "";
 		known = ifr;
 		until = now + INTERFACE_KEPT_MS;
@@ -419,25 +418,79 @@ interface_of(const struct conn *c, char name[static IF_NAMESIZE])
 	return name;
 }
 
+uint32_t
+conn_cell_of(const struct listener *l, int fd, const struct endpoint *peer,
+    const char *user, struct span token, enum reason *why)
+{
+	const struct policy *p = l->proxy->policy;
+	char name[IF_NAMESIZE] = "";
+	struct cell_key key = { .listener = l->is.name, .interface = name,
+	    .client = peer->addr, .credential_cell = user,
+	    .credential_token = token };
+	uint32_t cell;
+
+	*why = REASON_POLICY_UNAVAILABLE;
+	if (p == NULL)
+		return CELL_NONE;
+	cell = policy_cell_find(p, &key, why);
+	/* Most cells need no interface; asking the kernel costs two calls. */
+	if (cell == CELL_NONE && *why == REASON_UNKNOWN_CELL &&
+	    interface_of(fd, !addr_is_v4(&peer->addr), name)[0] != '\0')
+		cell = policy_cell_find(p, &key, why);
+	return cell;
+}
+
 void
 conn_cell(struct conn *c, const char *user, struct span token,
     enum reason *why)
 {
-	const struct listener *l = &c->proxy->listeners[c->listener];
-	char name[IF_NAMESIZE] = "";
-	struct cell_key key = { .listener = l->is.name, .interface = name,
-	    .client = c->peer.addr, .credential_cell = user,
-	    .credential_token = token };
+	c->cell = conn_cell_of(&c->proxy->listeners[c->listener],
+	    c->client.fd, &c->peer, user, token, why);
+}
 
-	*why = REASON_POLICY_UNAVAILABLE;
-	c->cell = CELL_NONE;
-	if (c->proxy->policy == NULL)
-		return;
-	c->cell = policy_cell_find(c->proxy->policy, &key, why);
-	/* Most cells need no interface; asking the kernel costs two calls. */
-	if (c->cell == CELL_NONE && *why == REASON_UNKNOWN_CELL &&
-	    interface_of(c, name)[0] != '\0')
-		c->cell = policy_cell_find(c->proxy->policy, &key, why);
+/* Shares of all cells, and of those who have none, fit together; an only cell
+ * has nobody to leave room for. */
+static unsigned
+cell_max(const struct proxy *p, uint32_t cell)
+{
+	unsigned all = p->limits.connections, quarter = all / 4, part = quarter;
+	size_t n = p->policy != NULL ? policy_cells(p->policy) : 0;
+
+	if (cell != CELL_NONE && p->limits.per_cell > 0)
+		return p->limits.per_cell;
+	if (cell != CELL_NONE)
+		part = n > 1 ? (all - quarter) / (unsigned)n : all;
+	return part > 0 ? part : 1;
+}
+
+static struct span
+cell_id(const struct proxy *p, uint32_t cell)
+{
+	struct cell_view v;
+
+	if (p->policy == NULL || !policy_cell(p->policy, cell, 0, &v))
+		return span_of(NULL, 0);
+	return v.id;
+}
+
+static enum reason
+place_take(struct proxy *p, const struct endpoint *peer, uint32_t cell,
+    struct limit_place *place)
+{
+	struct limit_max max = { .total = p->limits.connections,
+	    .cell = cell_max(p, cell), .client = p->limits.per_client };
+
+	return limit_take(p->limit, &peer->addr, cell_id(p, cell), &max,
+	    place);
+}
+
+enum reason
+conn_count_cell(struct conn *c)
+{
+	struct proxy *p = c->proxy;
+
+	return limit_move(p->limit, &c->place, cell_id(p, c->cell),
+	    cell_max(p, c->cell));
 }
 
 enum record_via
@@ -506,26 +559,27 @@ conn_new(struct listener *l, int fd, const struct endpoint *peer,
     const struct endpoint *original, enum reason refused)
 {
 	struct proxy *p = l->proxy;
+	struct limit_place place = { 0 };
 	struct conn *c;
-	bool placed = false;
+	enum reason no_cell;
+	uint32_t cell = conn_cell_of(l, fd, peer, NULL, span_of(NULL, 0),
+	    &no_cell);
 
-	if (refused == REASON_NONE) {
-		refused = limit_take(p->limit, &peer->addr,
-		    p->limits.connections, p->limits.per_client);
-		placed = refused == REASON_NONE;
-	}
-	c = placed || p->n_refusing < REFUSING_MAX ?
+	if (refused == REASON_NONE)
+		refused = place_take(p, peer, cell, &place);
+	c = place.held || p->n_refusing < REFUSING_MAX ?
 	    conn_make(l, fd, peer, original) : NULL;
 	if (c == NULL) {
-		account_turned_away(
-		    l, peer, original, placed ? REASON_LIMIT_MEMORY : refused);
-		if (placed)
-			limit_give(p->limit, &peer->addr);
+		account_turned_away(l, peer, original, cell, place.held ?
+		    REASON_LIMIT_MEMORY : refused);
+		limit_give(p->limit, &place);
 		conn_reset(fd);
 		return;
 	}
-	c->placed = placed;
-	if (!placed)
+	c->cell = cell;
+	c->open->no_cell = no_cell;
+	c->place = place;
+	if (!place.held)
 		p->n_refusing++;
 	p->n_open++;
 	count_add(p->parts.counts, COUNT_CONNECTIONS_OPEN, 1);
@@ -581,10 +635,9 @@ conn_free(struct conn *c)
 	if (c->queued)
 		TAILQ_REMOVE(&p->again, c, later);
 	LIST_REMOVE(c, link);
-	if (c->placed)
-		limit_give(p->limit, &c->peer.addr);
-	else
+	if (!c->place.held)
 		p->n_refusing--;
+	limit_give(p->limit, &c->place);
 	p->n_open--;
 	count_add(p->parts.counts, COUNT_CONNECTIONS_OPEN, -1);
 	if (watch_turning(p->watch)) {

@@ -92,6 +92,7 @@ struct opening {
 	int64_t next_try_ms;
 	struct ask_call *ask;
 	enum reason failed;		/* why the last attempt failed */
+	enum reason no_cell;		/* why it was accepted for none */
 	struct flight_watch flight;
 	char method[32], path[256];
 	char cell[POLICY_ID_BYTES];	/* whose request it is; "": whose the
@@ -119,6 +120,7 @@ struct conn {
 					 * that is out: whose it was */
 	size_t end_bytes;
 	struct endpoint peer, original;
+	struct limit_place place;
 	uint32_t cell;
 	uint32_t drained;
 	uint16_t listener;
@@ -127,7 +129,6 @@ struct conn {
 	uint8_t state, via, how;
 	bool is_gone;			/* only its memory is left */
 	bool queued;			/* runs again in the next turn */
-	bool placed;			/* holds a place in the limits */
 	bool looked;			/* opaque rules were asked */
 	bool inside;			/* in a CONNECT tunnel */
 	bool no_sni;			/* a hello without a name passed */
@@ -210,8 +211,15 @@ void conn_renumber(struct conn *c);
 /* Run it again at this time (monotonic ms) or before. */
 void conn_timer(struct conn *c, int64_t at);
 void conn_close_up(struct conn *c);
+/* The cell of a client by its socket, and by its credential where it shows
+ * one; CELL_NONE and why. */
+uint32_t conn_cell_of(const struct listener *l, int fd,
+    const struct endpoint *peer, const char *user, struct span token,
+    enum reason *why);
 void conn_cell(struct conn *c, const char *user, struct span token,
     enum reason *why);
+/* It counts as its cell's from here on, when that has room. */
+MUST_USE enum reason conn_count_cell(struct conn *c);
 /* The request at hand is this cell's: a new policy finds it again by that. */
 void conn_keep_cell(struct conn *c);
 struct decide_at conn_at(const struct conn *c);
@@ -254,7 +262,7 @@ bool account_is_open(const struct conn *c);
  * and told in a record.  Equal ones are folded, so that a flood of them takes
  * no room from decisions. */
 void account_turned_away(const struct listener *l, const struct endpoint *peer,
-    const struct endpoint *original, enum reason why);
+    const struct endpoint *original, uint32_t cell, enum reason why);
 
 /* relay, tunnel */
 int tunnel_begin(struct conn *c);	/* after DIAL: -errno or 0 */

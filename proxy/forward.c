@@ -103,7 +103,7 @@ find_cell(struct conn *c, const struct http_request *rq)
 	if (c->cell == CELL_NONE)
 		return why;
 	conn_keep_cell(c);
-	return REASON_NONE;
+	return conn_count_cell(c);
 }
 
 /* Inside a tunnel: is it the place that the CONNECT named? */

@@ -6,22 +6,36 @@
 #include "policy/verdict.h"
 
 /*
- * Open connections, in total and for each client address, over all engines:
- * a table in shared memory with one column for each engine.  A dead engine's
- * column is zeroed by the parent.
+ * Open connections, in total, for each cell and for each client address, over
+ * all engines: a table in shared memory with one column for each engine.  A
+ * dead engine's column is zeroed by the parent.
  */
 struct limit;
 #define LIMIT_ENGINES_MAX 64u
+
+struct limit_max {
+	unsigned total, cell, client;
+};
+
+/* What one connection holds; zero: nothing. */
+struct limit_place {
+	uint32_t cell, client;
+	bool held;
+};
 
 MUST_USE int limit_create(unsigned connections);	/* memfd or -errno */
 MUST_USE int limit_open(struct limit **out, int fd, unsigned engine);
 void limit_close(struct limit *l);
 
-/* Take a place for a client: REASON_NONE, LIMIT_TOTAL or LIMIT_CLIENT.  An
- * IPv6 client counts by its /64. */
+/* Take a place for a client of the cell with this id (empty: not known):
+ * REASON_NONE, LIMIT_TOTAL, LIMIT_CELL or LIMIT_CLIENT, and then *place is
+ * zero.  An IPv6 client counts by its /64. */
 MUST_USE enum reason limit_take(struct limit *l, const struct addr *client,
-    unsigned total_max, unsigned client_max);
-void limit_give(struct limit *l, const struct addr *client);
+    struct span cell, const struct limit_max *max, struct limit_place *place);
+/* The connection is another cell's from here on; LIMIT_CELL: it is not. */
+MUST_USE enum reason limit_move(struct limit *l, struct limit_place *place,
+    struct span cell, unsigned cell_max);
+void limit_give(struct limit *l, struct limit_place *place);
 unsigned limit_open_total(const struct limit *l);
 void limit_forget(struct limit *l, unsigned engine);
 

@@ -118,10 +118,15 @@ turn_away(struct listener *l, int fd, const struct sockaddr_storage *ss,
     enum reason why)
 {
 	struct endpoint peer = { 0 }, original = { 0 };
+	uint32_t cell = CELL_NONE;
+	enum reason no_cell;
 
-	if (endpoint_from_sockaddr(&peer, ss))
+	if (endpoint_from_sockaddr(&peer, ss)) {
 		(void)find_original(l, fd, &peer, &original);
-	account_turned_away(l, &peer, &original, why);
+		cell = conn_cell_of(l, fd, &peer, NULL, span_of(NULL, 0),
+		    &no_cell);
+	}
+	account_turned_away(l, &peer, &original, cell, why);
 	conn_reset(fd);
 }
 

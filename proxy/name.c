@@ -28,7 +28,7 @@ name_of_pin(struct conn *c, const struct host *name)
 	c->open->from = NAME_FROM_PIN;
 }
 
-/* Ask once, before any byte: who is it, and is this an opaque flow? */
+/* Ask once, before any byte: is this an opaque flow? */
 static enum step
 name_first(struct conn *c)
 {
@@ -36,15 +36,13 @@ name_first(struct conn *c)
 	struct host names[PIN_NAMES_MAX];
 	const struct host *ptr[PIN_NAMES_MAX];
 	struct decide_at at;
-	enum reason why;
 	size_t n;
 
 	c->looked = true;
-	conn_cell(c, NULL, span_of(NULL, 0), &why);
 	if (c->proxy->listeners[c->listener].is.kind == LISTEN_EXPLICIT)
 		return STEP_WAIT;	/* a credential may come with it */
 	if (c->cell == CELL_NONE)
-		return conn_refuse(c, why);
+		return conn_refuse(c, o->no_cell);
 	if (!is_transparent(c))
 		return STEP_WAIT;
 	at = conn_at(c);

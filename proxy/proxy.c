@@ -24,7 +24,7 @@ const struct proxy_limits proxy_limits_default = {
 	.stagger_ms = 250, .idle_ms = 3600000, .keepalive_ms = 120000,
 	.linger_ms = 1000, .reload_grace_ms = 0, .linger_bytes = 65536,
 	.head_bytes = HTTP_HEAD_MAX_BYTES, .connections = 20000,
-	.per_client = 4096, .pipe_share_percent = 50,
+	.per_cell = 0, .per_client = 4096, .pipe_share_percent = 50,
 	.copy_buffer_bytes = 65536,
 };
 

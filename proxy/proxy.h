@@ -30,6 +30,9 @@ struct proxy_limits {
 	size_t linger_bytes;		/* 65536 */
 	size_t head_bytes;		/* HTTP head: 65536 at most */
 	unsigned connections;		/* of all engines: 20000 */
+	unsigned per_cell;		/* of all engines; 0: of n cells each
+					 * has an nth of three quarters, one
+					 * alone has all */
 	unsigned per_client;		/* of all engines: 4096 */
 	unsigned pipe_share_percent;	/* of pipe-user-pages-soft: 50 */
 	size_t copy_buffer_bytes;	/* shared by all: 65536 */

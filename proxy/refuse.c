@@ -75,8 +75,9 @@ answer_of(enum reason r)
 		return (struct answer){ 502, "http_protocol_error" };
 	case REASON_UPSTREAM_TIMEOUT:
 		return (struct answer){ 504, "http_response_timeout" };
-	case REASON_LIMIT_TOTAL: case REASON_LIMIT_CLIENT:
-	case REASON_LIMIT_DESCRIPTORS: case REASON_LIMIT_MEMORY:
+	case REASON_LIMIT_TOTAL: case REASON_LIMIT_CELL:
+	case REASON_LIMIT_CLIENT: case REASON_LIMIT_DESCRIPTORS:
+	case REASON_LIMIT_MEMORY:
 		return (struct answer){ 503, "connection_limit_reached" };
 	case REASON_RESOLVER_UNAVAILABLE: case REASON_LEDGER_UNAVAILABLE:
 	case REASON_POLICY_UNAVAILABLE: case REASON_DRAINING:

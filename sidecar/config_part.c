@@ -550,6 +550,7 @@ static const struct limit_key {
 	{ "head_bytes", LIMIT_AT(head_bytes), false, true, 1024,
 	    HTTP_HEAD_MAX_BYTES },
 	{ "connections", LIMIT_AT(connections), false, false, 1, 1000000 },
+	{ "per_cell", LIMIT_AT(per_cell), false, false, 1, 1000000 },
 	{ "per_client", LIMIT_AT(per_client), false, false, 1, 1000000 },
 	{ "pipe_share_percent", LIMIT_AT(pipe_share_percent), false, false,
 	    0, 100 },

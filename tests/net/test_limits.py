@@ -154,6 +154,59 @@ def test_connections_in_total(lab2):
     assert reached(get(lab, lab.first))
 
 
+TWO_CELLS = ["    from: {cidr: 198.18.0.0/26}", "  - id: agent-2",
+             "    policy: [policy.yaml]", "    from: {cidr: 198.18.0.77/32}"]
+
+
+def up_two(lab, limits):
+    lab.unguarded("gateway")
+    lab.forward(False)
+    lab.config("gateway", extra="limits: {%s}\n" % limits, cells=TWO_CELLS)
+    r = lab.verb("rules", "apply", "-c", lab.conf)
+    assert r.status == 0, r
+    lab.serve("--accept-risk", "shared-segment")
+
+
+@pytest.fixture
+def three(lab):
+    """A client with two addresses in one cell and a third in another."""
+    lab.unguarded("gateway")
+    for a in ("198.18.0.3/24", "198.18.0.77/24"):
+        lab.ip(lab.agent_space, "addr", "add", a, "dev", "eth0")
+    yield ["198.18.0.2", "198.18.0.3", "198.18.0.77"]
+    lab.down()
+    for a in ("198.18.0.3/24", "198.18.0.77/24"):
+        lab.ip(lab.agent_space, "addr", "del", a, "dev", "eth0")
+
+
+def test_connections_of_one_cell(lab, three):
+    first, second, other = three
+    # all places, from two addresses: nothing is left for the other cell
+    up_two(lab, "connections: 8, per_cell: 8")
+    with Held(lab, 4, first) as one, Held(lab, 4, second) as two:
+        assert one.open == two.open == 4
+        turned_away(lab, other, "limit_total")
+        d = lab.record(kind="decision", reason="limit_total")
+        assert d["cell"] == "agent-2", d
+    # by default each has its share of them
+    up_two(lab, "connections: 8")
+    with Held(lab, 2, first) as one, Held(lab, 1, second) as two:
+        assert one.open == 2 and two.open == 1
+        for source in (first, second):
+            turned_away(lab, source, "limit_cell")
+        d = lab.record(kind="decision", reason="limit_cell")
+        assert d["cell"] == "agent-1", d
+        with Held(lab, 3, other) as theirs:
+            assert theirs.open == 3
+        assert one.served() == 2 and two.served() == 1
+    lab.wait(lambda: reached(get(lab, second)), 5, "a place")
+    up_two(lab, "connections: 8, per_cell: 1")
+    with Held(lab, 1, first) as one:
+        assert one.open == 1
+        turned_away(lab, second, "limit_cell")
+        assert reached(get(lab, other))
+
+
 def leave(lab, pid, spare):
     """So many more descriptors for a process than it has now."""
     used = {int(fd) for fd in os.listdir("/proc/%d/fd" % pid)}

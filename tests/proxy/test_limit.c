@@ -6,9 +6,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "policy/policy.h"
 #include "proxy/limit.h"
 
 static struct limit *a, *b;
+
+/* What is held, in the order taken. */
+static struct limit_place held[64];
+static unsigned n_held;
 
 static int
 up(void **state)
@@ -16,6 +21,7 @@ up(void **state)
 	int fd = limit_create(100);
 
 	(void)state;
+	n_held = 0;
 	assert_true(fd >= 0);
 	assert_int_equal(limit_open(&a, fd, 0), 0);
 	assert_int_equal(limit_open(&b, fd, 1), 0);
@@ -41,6 +47,29 @@ addr(const char *text)
 	return x;
 }
 
+static enum reason
+take_of(struct limit *l, const char *cell, const struct addr *client,
+    const struct limit_max *max)
+{
+	struct limit_place *p = &held[n_held];
+	enum reason why = limit_take(l, client, span_str(cell), max, p);
+
+	if (why == REASON_NONE)
+		n_held++;
+	else
+		assert_true(!p->held && p->cell == 0 && p->client == 0);
+	return why;
+}
+
+static enum reason
+take(struct limit *l, const struct addr *client, unsigned total_max,
+    unsigned client_max)
+{
+	struct limit_max max = { total_max, total_max, client_max };
+
+	return take_of(l, "cell", client, &max);
+}
+
 static void
 B032_places_are_counted_over_all_engines(void **state)
 {
@@ -48,17 +77,17 @@ B032_places_are_counted_over_all_engines(void **state)
 
 	(void)state;
 	for (int i = 0; i < 5; i++) {
-		assert_int_equal(limit_take(a, &x, 20, 10), REASON_NONE);
-		assert_int_equal(limit_take(b, &x, 20, 10), REASON_NONE);
+		assert_int_equal(take(a, &x, 20, 10), REASON_NONE);
+		assert_int_equal(take(b, &x, 20, 10), REASON_NONE);
 	}
-	assert_int_equal(limit_take(a, &x, 20, 10), REASON_LIMIT_CLIENT);
-	assert_int_equal(limit_take(b, &x, 20, 10), REASON_LIMIT_CLIENT);
+	assert_int_equal(take(a, &x, 20, 10), REASON_LIMIT_CLIENT);
+	assert_int_equal(take(b, &x, 20, 10), REASON_LIMIT_CLIENT);
 	assert_int_equal(limit_open_total(a), 10);
 	for (int i = 0; i < 10; i++)
-		assert_int_equal(limit_take(b, &y, 20, 10), REASON_NONE);
-	assert_int_equal(limit_take(a, &y, 20, 10), REASON_LIMIT_TOTAL);
-	limit_give(a, &x);
-	assert_int_equal(limit_take(b, &x, 20, 10), REASON_NONE);
+		assert_int_equal(take(b, &y, 20, 10), REASON_NONE);
+	assert_int_equal(take(a, &y, 20, 10), REASON_LIMIT_TOTAL);
+	limit_give(a, &held[0]);
+	assert_int_equal(take(b, &x, 20, 10), REASON_NONE);
 }
 
 static void
@@ -71,13 +100,13 @@ B032_a_thousand_cycles_leave_nothing(void **state)
 
 		snprintf(text, sizeof(text), "10.%d.%d.1", i / 250, i % 250);
 		x = addr(text);
-		assert_int_equal(limit_take(a, &x, 5, 2), REASON_NONE);
-		assert_int_equal(limit_take(a, &x, 5, 2), REASON_NONE);
-		assert_int_equal(limit_take(a, &x, 5, 2),
-		    REASON_LIMIT_CLIENT);
-		limit_give(a, &x);
-		limit_give(a, &x);
-		limit_give(a, &x);	/* one too many: never negative */
+		n_held = 0;
+		assert_int_equal(take(a, &x, 5, 2), REASON_NONE);
+		assert_int_equal(take(a, &x, 5, 2), REASON_NONE);
+		assert_int_equal(take(a, &x, 5, 2), REASON_LIMIT_CLIENT);
+		limit_give(a, &held[0]);
+		limit_give(a, &held[1]);
+		limit_give(a, &held[1]);	/* once more: nothing */
 	}
 	assert_int_equal(limit_open_total(a), 0);
 }
@@ -89,23 +118,102 @@ an_IPv6_client_counts_by_its_64(void **state)
 	    z = addr("2001:db8:0:1::1");
 
 	(void)state;
-	assert_int_equal(limit_take(a, &x, 9, 1), REASON_NONE);
-	assert_int_equal(limit_take(a, &y, 9, 1), REASON_LIMIT_CLIENT);
-	assert_int_equal(limit_take(a, &z, 9, 1), REASON_NONE);
+	assert_int_equal(take(a, &x, 9, 1), REASON_NONE);
+	assert_int_equal(take(a, &y, 9, 1), REASON_LIMIT_CLIENT);
+	assert_int_equal(take(a, &z, 9, 1), REASON_NONE);
 }
 
 static void
 a_dead_engine_gives_its_places_back(void **state)
 {
+	struct limit_max max = { 9, 3, 2 };
+	struct addr x = addr("10.0.0.1"), y = addr("10.0.0.2");
+
+	(void)state;
+	assert_int_equal(take_of(a, "one", &x, &max), REASON_NONE);
+	assert_int_equal(take_of(b, "one", &x, &max), REASON_NONE);
+	assert_int_equal(take_of(b, "one", &y, &max), REASON_NONE);
+	assert_int_equal(take_of(b, "one", &y, &max), REASON_LIMIT_CELL);
+	limit_forget(b, 0);
+	assert_int_equal(limit_open_total(b), 2);
+	assert_int_equal(take_of(b, "one", &x, &max), REASON_NONE);
+	assert_int_equal(take_of(b, "two", &x, &max), REASON_LIMIT_CLIENT);
+	assert_int_equal(take_of(b, "one", &y, &max), REASON_LIMIT_CELL);
+}
+
+/* From as many addresses as it likes, and at whichever engine. */
+static void
+a_cell_does_not_take_the_places_of_another(void **state)
+{
+	struct limit_max max = { 8, 4, 8 };
+	char text[ADDR_TEXT_BYTES];
+	struct addr x = addr("10.0.0.99");
+
+	(void)state;
+	for (unsigned i = 0; i < 8; i++) {
+		struct addr own;
+
+		snprintf(text, sizeof(text), "10.0.0.%u", i);
+		own = addr(text);
+		assert_int_equal(take_of(i % 2 ? a : b, "one", &own, &max),
+		    i < 4 ? REASON_NONE : REASON_LIMIT_CELL);
+	}
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(take_of(a, "two", &x, &max), REASON_NONE);
+	assert_int_equal(take_of(a, "two", &x, &max), REASON_LIMIT_TOTAL);
+	limit_give(b, &held[0]);
+	assert_int_equal(take_of(a, "two", &x, &max), REASON_LIMIT_CELL);
+	assert_int_equal(take_of(a, "one", &x, &max), REASON_NONE);
+}
+
+static void
+a_connection_that_becomes_another_cells_counts_as_its(void **state)
+{
+	struct limit_max max = { 9, 2, 9 };
 	struct addr x = addr("10.0.0.1");
 
 	(void)state;
-	assert_int_equal(limit_take(a, &x, 9, 2), REASON_NONE);
-	assert_int_equal(limit_take(b, &x, 9, 2), REASON_NONE);
-	limit_forget(b, 0);
-	assert_int_equal(limit_open_total(b), 1);
-	assert_int_equal(limit_take(b, &x, 9, 2), REASON_NONE);
-	assert_int_equal(limit_take(b, &x, 9, 2), REASON_LIMIT_CLIENT);
+	assert_int_equal(take_of(a, "", &x, &max), REASON_NONE);
+	assert_int_equal(take_of(a, "", &x, &max), REASON_NONE);
+	assert_int_equal(take_of(b, "", &x, &max), REASON_LIMIT_CELL);
+	for (int i = 0; i < 3; i++)	/* the same again is nothing */
+		assert_int_equal(limit_move(a, &held[0], span_str("one"), 2),
+		    REASON_NONE);
+	assert_int_equal(take_of(b, "one", &x, &max), REASON_NONE);
+	assert_int_equal(limit_move(a, &held[1], span_str("one"), 2),
+	    REASON_LIMIT_CELL);
+	/* where it could not go it is still counted where it was */
+	assert_int_equal(take_of(b, "", &x, &max), REASON_NONE);
+	assert_int_equal(take_of(b, "", &x, &max), REASON_LIMIT_CELL);
+	while (n_held > 0) {
+		n_held--;
+		limit_give(n_held < 2 ? a : b, &held[n_held]);
+	}
+	assert_int_equal(limit_open_total(a), 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(take_of(a, "one", &x, &max), REASON_NONE);
+}
+
+/* As many as a policy can have. */
+static void
+cells_share_no_place(void **state)
+{
+	struct limit_max max = { 1000000, 1, 1000000 };
+	struct addr x = addr("10.0.0.1");
+	char id[16];
+
+	(void)state;
+	for (unsigned i = 0; i < POLICY_CELLS_MAX; i++) {
+		n_held = 0;
+		snprintf(id, sizeof(id), "c%u", i);
+		assert_int_equal(take_of(a, id, &x, &max), REASON_NONE);
+	}
+	for (unsigned i = 0; i < POLICY_CELLS_MAX; i++) {
+		n_held = 0;
+		snprintf(id, sizeof(id), "c%u", i);
+		assert_int_equal(take_of(b, id, &x, &max),
+		    REASON_LIMIT_CELL);
+	}
 }
 
 static void
@@ -131,6 +239,9 @@ main(void)
 		T(B032_a_thousand_cycles_leave_nothing),
 		T(an_IPv6_client_counts_by_its_64),
 		T(a_dead_engine_gives_its_places_back),
+		T(a_cell_does_not_take_the_places_of_another),
+		T(a_connection_that_becomes_another_cells_counts_as_its),
+		T(cells_share_no_place),
 		T(what_is_no_table_is_not_opened),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ void __wrap_conn_new(struct listener *l, int fd, const struct endpoint *peer,
     const struct endpoint *original, enum reason refused);
 void __wrap_account_turned_away(const struct listener *l,
     const struct endpoint *peer, const struct endpoint *original,
-    enum reason why);
+    uint32_t cell, enum reason why);
 
 /* What the kernel answers; port 0: it fails. */
 static struct endpoint redirected, local;
@@ -90,9 +90,10 @@ __wrap_conn_new(struct listener *l, int fd, const struct endpoint *peer,
 void
 __wrap_account_turned_away(const struct listener *l,
     const struct endpoint *peer, const struct endpoint *original,
-    enum reason why)
+    uint32_t cell, enum reason why)
 {
 	(void)l;
+	assert_int_equal(cell, CELL_NONE);	/* no policy is loaded */
 	got.away++;
 	got.peer = *peer;
 	got.original = *original;

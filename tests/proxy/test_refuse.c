@@ -120,6 +120,7 @@ a_final_no_is_never_said_to_be_unavailable(void **state)
 
 		if (refuse_status(r) == 503)
 			assert_true(r == REASON_LIMIT_TOTAL ||
+			    r == REASON_LIMIT_CELL ||
 			    r == REASON_LIMIT_CLIENT ||
 			    r == REASON_LIMIT_DESCRIPTORS ||
 			    r == REASON_LIMIT_MEMORY ||

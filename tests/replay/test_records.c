@@ -73,6 +73,7 @@ turned_away(enum reason why)
 	assert_int_equal(r->verdict, VERDICT_DENY);
 	assert_int_equal(r->reason, why);
 	assert_int_equal(r->generation, 1);
+	is_text(r, TEXT_CELL, "cell");
 	return r;
 }
 
@@ -121,6 +122,74 @@ a_crowd_beyond_the_limit_is_told_of_in_two_records(void **state)
 	assert_int_equal(r->count, MORE - 1);
 	assert_int_equal(r->original.port, 0);	/* not all the same */
 	assert_true(stage_no_record(RECORD_DECISION));
+	stage_down();
+}
+
+#define AGENT_POLICY "version: 1\nnetwork:\n  default: deny\n" \
+	"  resolvers: [198.18.0.53]\n  lab: [203.0.113.0/24]\n  rule:\n" \
+	"    - {verdict: allow, hostname: allowed.test}\n"
+
+static int
+agent_asks(void)
+{
+	int fd = stage_connect(WANTED, 3128);
+
+	say(fd, "CONNECT allowed.test:443 HTTP/1.1\r\n"
+	    "Host: allowed.test:443\r\n"
+	    "Proxy-Authorization: Basic YWdlbnQ6c2VjcmV0\r\n\r\n");
+	return fd;
+}
+
+static void
+is_over(int fd, const char *cell)
+{
+	const struct record *r;
+
+	stage_read_head(fd, got, sizeof(got));
+	assert_memory_equal(got, "HTTP/1.1 503", 12);
+	assert_non_null(strstr(got, "limit_cell"));
+	do
+		r = stage_record(RECORD_DECISION);
+	while (r->verdict == VERDICT_ALLOW);
+	assert_int_equal(r->reason, REASON_LIMIT_CELL);
+	is_text(r, TEXT_CELL, cell);
+	close(fd);
+}
+
+/* Of eight places three are each cell's.  A connection counts as the cell's
+ * that is known by its socket, and from its credential on as another's. */
+static void
+each_cell_has_its_share(void **state)
+{
+	struct proxy_limits l = stage_limits;
+	int fd[3], of_agent[3], origin, server[3];
+
+	(void)state;
+	l.connections = 8;
+	l.hello_ms = l.idle_ms = 20000;
+	stage_agent(AGENT_POLICY, "1");
+	stage_up(NULL, &l);
+	origin = stage_listen(ORIGIN, 443);
+	for (int i = 0; i < 2; i++)
+		fd[i] = stage_connect(WANTED, 443);
+	for (int i = 0; i < 3; i++) {
+		of_agent[i] = agent_asks();
+		stage_read_head(of_agent[i], got, sizeof(got));
+		assert_memory_equal(got, "HTTP/1.1 200", 12);
+		server[i] = stage_accept(origin);
+		assert_true(server[i] >= 0);
+	}
+	is_over(agent_asks(), "agent");
+	fd[2] = stage_connect(WANTED, 443);
+	usleep(50000);
+	is_over(stage_connect(WANTED, 3128), "cell");
+	for (int i = 0; i < 3; i++) {
+		close(fd[i]);
+		close(of_agent[i]);
+		close(server[i]);
+	}
+	close(origin);
+	stage_agent(NULL, NULL);
 	stage_down();
 }
 
@@ -792,6 +861,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_cell_has_its_share),
 		cmocka_unit_test(
 		    a_crowd_beyond_the_limit_is_told_of_in_two_records),
 		cmocka_unit_test(

@@ -102,7 +102,8 @@ every_key_is_read(void **state)
 	    "00112233445566778899aabbccddeeff"
 	    "00112233445566778899aabbccddeeff\"}}\n"
 	    "inbound: [22, 443]\nipv6: proxy\n"
-	    "limits: {hello_timeout: 2s, connections: 7, linger_bytes: 99}\n"
+	    "limits: {hello_timeout: 2s, connections: 7, linger_bytes: 99, "
+	    "per_cell: 3}\n"
 	    "engines: 3\nledger: {dir: /x, ring_bytes: 65536}\n"
 	    "admin: \"unix:/run/p.sock\"\nusers: {engine: 5, admin: 6}\n"
 	    "drain_timeout: 1m\nreload_grace: 250ms\nlog: debug\n"
@@ -128,6 +129,7 @@ every_key_is_read(void **state)
 	assert_int_equal(s->limits.hello_ms, 2000);
 	assert_int_equal(s->limits.connections, 7);
 	assert_int_equal(s->limits.linger_bytes, 99);
+	assert_int_equal(s->limits.per_cell, 3);
 	assert_int_equal(s->limits.reload_grace_ms, 250);
 	assert_int_equal(s->engines, 3);
 	assert_string_equal(s->ledger_dir, "/x");
@@ -171,6 +173,8 @@ what_is_wrong_is_said_with_its_place(void **state)
 		    CELL, "this is no time of at most 10 s" },
 		{ "version: 1\nmode: shared\nlimits: {hello_timeout: 1ms}\n"
 		    CELL, "at least 100ms" },
+		{ "version: 1\nmode: shared\nlimits: {per_cell: 0}\n" CELL,
+		    "per_cell is at least 1" },
 		{ "version: 1\nmode: shared\nlimits: {bogus: 1}\n" CELL,
 		    "no key bogus" },
 		{ "version: 1\nmode: shared\nusers: {engine: 0}\n" CELL,
