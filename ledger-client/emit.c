@@ -44,7 +44,8 @@ struct emit {
 	uint64_t head;
 	uint64_t reserved;	/* for ends that will come */
 	uint64_t lost;
-	const struct emit_state *state;
+	struct emit_state *state;	/* mapped for reading only */
+	size_t state_mapped;
 	int wake_fd;
 	bool dirty;
 };
@@ -82,17 +83,24 @@ sealed(const char *name, size_t size)
 	return fd;
 }
 
-static void *
-map(int fd, size_t *size, int prot)
+/* 0 with all of it in *out, -EBADMSG when it is shorter than `least`, or why
+ * it cannot be mapped. */
+static int
+map(int fd, size_t least, int prot, void **out, size_t *size)
 {
 	struct stat st;
 	void *p;
 
-	if (fstat(fd, &st) < 0 || st.st_size <= 0)
-		return NULL;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size < 0 || (size_t)st.st_size < least)
+		return -EBADMSG;
 	*size = (size_t)st.st_size;
 	p = mmap(NULL, *size, prot, MAP_SHARED, fd, 0);
-	return p == MAP_FAILED ? NULL : p;
+	if (p == MAP_FAILED)
+		return -errno;
+	*out = p;
+	return 0;
 }
 
 int
@@ -100,18 +108,20 @@ emit_ring_create(size_t bytes)
 {
 	size_t size = RING_MIN_BYTES, mapped;
 	struct ring *r;
-	int fd;
+	void *p;
+	int fd, rc;
 
 	while (size < bytes && size < RING_MAX_BYTES)
 		size *= 2;
 	fd = sealed("penstock-ring", sizeof(*r) + size);
 	if (fd < 0)
 		return fd;
-	r = map(fd, &mapped, PROT_READ | PROT_WRITE);
-	if (r == NULL) {
+	rc = map(fd, sizeof(*r), PROT_READ | PROT_WRITE, &p, &mapped);
+	if (rc != 0) {
 		close(fd);
-		return -ENOMEM;
+		return rc;
 	}
+	r = p;
 	r->size = size;
 	r->magic = RING_MAGIC;
 	munmap(r, mapped);
@@ -124,14 +134,17 @@ emit_state_create(void)
 	int fd = sealed("penstock-recorder", sizeof(struct emit_state));
 	struct emit_state *s;
 	size_t mapped;
+	void *p;
+	int rc;
 
 	if (fd < 0)
 		return fd;
-	s = map(fd, &mapped, PROT_READ | PROT_WRITE);
-	if (s == NULL) {
+	rc = map(fd, sizeof(*s), PROT_READ | PROT_WRITE, &p, &mapped);
+	if (rc != 0) {
 		close(fd);
-		return -ENOMEM;
+		return rc;
 	}
+	s = p;
 	s->magic = STATE_MAGIC;
 	munmap(s, mapped);
 	return fd;
@@ -149,18 +162,39 @@ emit_read_only(int fd)
 }
 
 /* The size was sealed by the parent; the header must agree with it. */
-static struct ring *
-ring_map(int fd, size_t *mapped)
+static int
+ring_map(int fd, struct ring **out, size_t *mapped)
 {
-	struct ring *r = map(fd, mapped, PROT_READ | PROT_WRITE);
+	struct ring *r;
+	void *p;
+	int rc = map(fd, sizeof(*r) + 8, PROT_READ | PROT_WRITE, &p, mapped);
 
-	if (r == NULL)
-		return NULL;
-	if (*mapped > sizeof(*r) && r->magic == RING_MAGIC &&
-	    r->size == *mapped - sizeof(*r) && (r->size & 7) == 0)
-		return r;
-	munmap(r, *mapped);
-	return NULL;
+	if (rc != 0)
+		return rc;
+	r = p;
+	if (r->magic != RING_MAGIC || r->size != *mapped - sizeof(*r) ||
+	    (r->size & 7) != 0) {
+		munmap(p, *mapped);
+		return -EBADMSG;
+	}
+	*out = r;
+	return 0;
+}
+
+static int
+state_map(int fd, int prot, struct emit_state **out, size_t *mapped)
+{
+	void *p;
+	int rc = map(fd, sizeof(**out), prot, &p, mapped);
+
+	if (rc != 0)
+		return rc;
+	if (((const struct emit_state *)p)->magic != STATE_MAGIC) {
+		munmap(p, *mapped);
+		return -EBADMSG;
+	}
+	*out = p;
+	return 0;
 }
 
 /* A restarted producer goes on where the dead one had published; one that was
@@ -184,17 +218,19 @@ int
 emit_open(struct emit **out, int ring_fd, int state_fd, int wake_fd)
 {
 	struct emit *e = calloc(1, sizeof(*e));
-	size_t mapped;
+	int rc;
 
 	if (e == NULL)
 		return -ENOMEM;
-	e->ring = ring_map(ring_fd, &e->mapped);
-	e->state = map(state_fd, &mapped, PROT_READ);
-	if (e->ring == NULL || e->state == NULL ||
-	    mapped < sizeof(*e->state) || e->state->magic != STATE_MAGIC ||
-	    !take_head(e)) {
+	rc = ring_map(ring_fd, &e->ring, &e->mapped);
+	if (rc == 0)
+		rc = state_map(state_fd, PROT_READ, &e->state,
+		    &e->state_mapped);
+	if (rc == 0 && !take_head(e))
+		rc = -EBADMSG;
+	if (rc != 0) {
 		emit_close(e);
-		return -EBADMSG;
+		return rc;
 	}
 	e->wake_fd = wake_fd;
 	*out = e;
@@ -209,7 +245,7 @@ emit_close(struct emit *e)
 	if (e->ring != NULL)
 		munmap(e->ring, e->mapped);
 	if (e->state != NULL)
-		munmap((void *)(uintptr_t)e->state, sizeof(*e->state));
+		munmap(e->state, e->state_mapped);
 	free(e);
 }
 
@@ -365,13 +401,14 @@ int
 emit_reader_open(struct emit_reader **out, int ring_fd)
 {
 	struct emit_reader *r = calloc(1, sizeof(*r));
+	int rc;
 
 	if (r == NULL)
 		return -ENOMEM;
-	r->ring = ring_map(ring_fd, &r->mapped);
-	if (r->ring == NULL) {
+	rc = ring_map(ring_fd, &r->ring, &r->mapped);
+	if (rc != 0) {
 		free(r);
-		return -EBADMSG;
+		return rc;
 	}
 	r->size = r->ring->size;
 	r->tail = atomic_load(&r->ring->tail);
@@ -445,13 +482,8 @@ int
 emit_state_open(struct emit_state **out, int state_fd)
 {
 	size_t mapped;
-	struct emit_state *s = map(state_fd, &mapped,
-	    PROT_READ | PROT_WRITE);
 
-	if (s == NULL || mapped < sizeof(*s) || s->magic != STATE_MAGIC)
-		return -EBADMSG;
-	*out = s;
-	return 0;
+	return state_map(state_fd, PROT_READ | PROT_WRITE, out, &mapped);
 }
 
 void

@@ -24,7 +24,8 @@ MUST_USE int emit_read_only(int fd);
 /* ---- producer ---- */
 struct emit;
 /* Map both; descriptors may be closed afterwards except wake (borrowed).
- * 0, -EBADMSG when they are not what they should be, -ENOMEM. */
+ * 0, -EBADMSG when they are not what they should be, -ENOMEM, or why they
+ * cannot be mapped. */
 MUST_USE int emit_open(struct emit **out, int ring_fd, int state_fd,
     int wake_fd);
 void emit_close(struct emit *e);
@@ -57,6 +58,7 @@ void emit_flush(struct emit *e);
 
 /* ---- recorder ---- */
 struct emit_reader;
+/* As emit_open. */
 MUST_USE int emit_reader_open(struct emit_reader **out, int ring_fd);
 void emit_reader_close(struct emit_reader *r);
 /* The next record, or NULL; valid until the next call.  *lost grows by the
@@ -69,6 +71,7 @@ const struct record *emit_next(struct emit_reader *r, uint64_t *lost);
 void emit_commit(struct emit_reader *r);
 
 struct emit_state;
+/* As emit_open; mapped until the process ends. */
 MUST_USE int emit_state_open(struct emit_state **out, int state_fd);
 void emit_state_beat(struct emit_state *s, bool ok);
 

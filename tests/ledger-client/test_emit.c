@@ -4,7 +4,9 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -384,6 +386,61 @@ what_is_no_ring_is_not_opened(void **state)
 	close(fd);
 }
 
+/* How many mappings there are of memory with this name. */
+static unsigned
+mappings(const char *name)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[512];
+	unsigned n = 0;
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f) != NULL)
+		n += strstr(line, name) != NULL;
+	fclose(f);
+	return n;
+}
+
+static void
+what_is_refused_leaves_nothing_mapped(void **state)
+{
+	int fd = memfd_create("no-emit", MFD_CLOEXEC);
+	struct emit *other;
+	struct emit_reader *other_reader;
+	struct emit_state *other_state;
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, 1 << 20), 0);
+	assert_int_equal(emit_state_open(&other_state, fd), -EBADMSG);
+	assert_int_equal(emit_open(&other, ring_fd, fd, wake_fd), -EBADMSG);
+	assert_int_equal(emit_open(&other, fd, state_fd, wake_fd), -EBADMSG);
+	assert_int_equal(emit_reader_open(&other_reader, fd), -EBADMSG);
+	assert_int_equal(mappings("no-emit"), 0);
+	close(fd);
+	/* those of the fixture, and no more */
+	assert_int_equal(mappings("penstock-ring"), 2);
+	assert_int_equal(mappings("penstock-recorder"), 2);
+}
+
+static void
+why_it_cannot_be_mapped_is_said(void **state)
+{
+	int ring = emit_read_only(ring_fd), status = emit_read_only(state_fd);
+	struct emit *other;
+	struct emit_reader *other_reader;
+	struct emit_state *other_state;
+
+	(void)state;
+	assert_true(ring >= 0 && status >= 0);
+	assert_int_equal(emit_open(&other, ring, status, wake_fd), -EACCES);
+	assert_int_equal(emit_open(&other, -1, status, wake_fd), -EBADF);
+	assert_int_equal(emit_open(&other, ring_fd, -1, wake_fd), -EBADF);
+	assert_int_equal(emit_reader_open(&other_reader, ring), -EACCES);
+	assert_int_equal(emit_state_open(&other_state, status), -EACCES);
+	close(ring);
+	close(status);
+}
+
 static void
 a_ring_cannot_be_made_smaller(void **state)
 {
@@ -675,6 +732,8 @@ main(void)
 		ONE(hostile_bytes_are_skipped_and_counted),
 		ONE(a_hostile_head_never_leads_out_of_the_ring),
 		ONE(what_is_no_ring_is_not_opened),
+		ONE(what_is_refused_leaves_nothing_mapped),
+		ONE(why_it_cannot_be_mapped_is_said),
 		ONE(a_ring_cannot_be_made_smaller),
 		ONE(a_head_left_by_a_hostile_producer_is_not_gone_on_from),
 		ONE(a_producer_cannot_write_the_recorder_s_state),
