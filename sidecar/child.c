@@ -126,20 +126,29 @@ child_stop_event(struct child *c)
 
 /* ---- messages ---- */
 
+/* The number that goes with a descriptor (struct ipc_give). */
+static uint64_t
+number_for(const struct child *c)
+{
+	const struct parent *p = c->parent;
+
+	if (c->kind == ROLE_ENGINE)
+		return p->spawned << 32;
+	return c->kind == ROLE_RECORDER ? (uint64_t)p->started_s : 0;
+}
+
 static void
-give(struct child *c, enum give what, unsigned index, int fd)
+give_numbered(struct child *c, enum give what, unsigned index, int fd,
+    uint64_t number)
 {
 	struct ipc_give g = {
 		.what = what, .index = index, .column = c->column,
+		.number = number,
 	};
 	int rc;
 
 	if (c->fd < 0 || fd < 0)
 		return;
-	if (c->kind == ROLE_ENGINE)
-		g.number = c->parent->spawned << 32;
-	if (c->kind == ROLE_RECORDER)
-		g.number = (uint64_t)c->parent->started_s;
 	if (c->kind == ROLE_COMPILE) {
 		g.number = c->parent->last_generation;
 		g.flags = (c->parent->o.accept_shared_segment ?
@@ -156,6 +165,25 @@ give(struct child *c, enum give what, unsigned index, int fd)
 		    strerror(-rc));
 		kill(c->pid, SIGKILL);
 	}
+}
+
+static void
+give(struct child *c, enum give what, unsigned index, int fd)
+{
+	give_numbered(c, what, index, fd, number_for(c));
+}
+
+/* Its ring once more: the recorder ends what it had open, and nothing of the
+ * next one, which is started later and counts from a higher number. */
+static void
+tell_lost(const struct child *c)
+{
+	struct parent *p = c->parent;
+	struct child *recorder = &p->children[CHILD_RECORDER];
+
+	if (recorder->pid > 0)
+		give_numbered(recorder, GIVE_RING, c->column,
+		    p->rings[c->column], (p->spawned + 1) << 32);
 }
 
 void
@@ -488,10 +516,8 @@ child_ended(struct child *c, int status)
 		parent_fail(p, 1);	/* it never served: say so, once */
 	else if (is_needed(c))
 		schedule(c, steady);
-	/* its ring once more: the recorder ends what it had open */
 	if (c->kind == ROLE_ENGINE)
-		child_give(&p->children[CHILD_RECORDER], GIVE_RING,
-		    c->column, p->rings[c->column]);
+		tell_lost(c);
 }
 
 static void

@@ -148,18 +148,22 @@ fill(struct record *end, const struct item *it)
 }
 
 void
-open_table_end(struct open_table *t,
+open_table_end(struct open_table *t, uint64_t before,
     void (*each)(void *arg, struct record *end), void *arg)
 {
 	struct record end;
 
 	for (unsigned i = 0; i < BUCKETS; i++)
-		while (t->buckets[i] != NULL) {
+		for (struct item **p = &t->buckets[i]; *p != NULL;) {
+			if ((*p)->connection >= before) {
+				p = &(*p)->next;
+				continue;
+			}
 			if (each != NULL) {
-				fill(&end, t->buckets[i]);
+				fill(&end, *p);
 				each(arg, &end);
 			}
-			drop(t, &t->buckets[i]);
+			drop(t, p);
 		}
 }
 
@@ -174,6 +178,6 @@ open_table_free(struct open_table *t)
 {
 	if (t == NULL)
 		return;
-	open_table_end(t, NULL, NULL);
+	open_table_end(t, UINT64_MAX, NULL, NULL);
 	free(t);
 }

@@ -18,10 +18,10 @@ void open_table_free(struct open_table *t);
 
 /* Take notice of a record: a decision opens, an end closes. */
 void open_table_see(struct open_table *t, const struct record *r);
-/* Call for each open one with an end that names connection, request, cell
- * and client (how, reason and time are the caller's; where it was connected to
- * only the producer knew), then forget all. */
-void open_table_end(struct open_table *t,
+/* Call for each open one whose number is below `before` with an end that names
+ * connection, request, cell and client (how, reason and time are the caller's;
+ * where it was connected to only the producer knew), then forget it. */
+void open_table_end(struct open_table *t, uint64_t before,
     void (*each)(void *arg, struct record *end), void *arg);
 size_t open_table_count(const struct open_table *t);
 

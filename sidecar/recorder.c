@@ -29,7 +29,9 @@ struct recorder {
 	int wake_fd, dir, out;
 	uint64_t seq;
 	uint64_t written;		/* of these, in the file */
-	bool ended[COLUMNS];	/* its producer died; ends are to be written */
+	uint64_t ended[COLUMNS];	/* its producer died: connections with
+				 * numbers below this are to be ended */
+	bool behind[COLUMNS];	/* there may be more in the ring */
 	char instance[80];	/* connection numbers are unique in it */
 	int64_t retry_ms;
 	bool ok, told;		/* told: the parent knows of the first one */
@@ -197,7 +199,8 @@ drain_all(struct recorder *v)
 
 	for (unsigned i = 0; i < COLUMNS; i++)
 		if (v->rings[i] != NULL)
-			more |= drain_ring(v, i, RECORDS_PER_WAKE / 8);
+			more |= v->behind[i] = drain_ring(v, i,
+			    RECORDS_PER_WAKE / 8);
 	if (v->used > 0)
 		flush(v);
 	return more;
@@ -266,15 +269,19 @@ end_open(void *arg, struct record *end)
 	append(v, end);
 }
 
-/* Once records can be written. */
+/* Once records can be written, and all that the dead producer left was read:
+ * what it still tells of is not told after its end.  Its successor writes to
+ * the same ring meanwhile, with higher numbers. */
 static void
 end_lost(struct recorder *v)
 {
 	for (unsigned i = 0; i < COLUMNS; i++) {
-		if (!v->ended[i])
+		uint64_t before = v->ended[i];
+
+		if (before == 0 || v->behind[i])
 			continue;
-		v->ended[i] = false;
-		open_table_end(v->open[i], end_open, v);
+		v->ended[i] = 0;
+		open_table_end(v->open[i], before, end_open, v);
 		flush(v);
 	}
 }
@@ -324,7 +331,8 @@ take_file(struct recorder *v, int fd)
 	use_file(v, fd);
 }
 
-/* The same ring given again says that its producer has died. */
+/* The same ring given again says that its producer has died; the number is
+ * above all that it can have given its connections. */
 static void
 recorder_gift(struct role *r, enum give what, unsigned index, int fd)
 {
@@ -337,9 +345,12 @@ recorder_gift(struct role *r, enum give what, unsigned index, int fd)
 	close(fd);
 	if (what != GIVE_RING || index >= COLUMNS || v->rings[index] == NULL)
 		return;
-	v->ended[index] = true;
-	while (v->ok && drain_ring(v, index, RECORDS_PER_WAKE))
+	v->ended[index] = r->number;
+	v->behind[index] = true;
+	while (v->ok && v->behind[index]) {
+		v->behind[index] = drain_ring(v, index, RECORDS_PER_WAKE);
 		flush(v);
+	}
 	if (v->ok)
 		end_lost(v);
 }

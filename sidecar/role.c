@@ -379,6 +379,7 @@ take_message(struct role *r, struct ipc_message *m)
 		return;
 	}
 	memcpy(&g, m->body, sizeof(g));
+	r->number = g.number;
 	if (g.what != GIVE_POLICY) {
 		if (r->ops->gift != NULL)
 			r->ops->gift(r, (enum give)g.what, g.index,

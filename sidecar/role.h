@@ -62,7 +62,9 @@ struct ipc_give {
 	uint32_t index;
 	uint32_t column;	/* of the role that gets it */
 	uint32_t flags;		/* GIVE_CONFIG_DIR: COMPILE_ORDER_* */
-	uint64_t number;	/* engine: first connection id */
+	uint64_t number;	/* engine: first connection id; recorder, with
+				 * the ring of a producer that died: above all
+				 * of its connection ids */
 	char text[256];		/* GIVE_CONFIG_DIR: file name */
 };
 

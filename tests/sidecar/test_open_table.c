@@ -67,6 +67,23 @@ each(void *arg, struct record *end)
 }
 
 static void
+what_was_opened_since_stays_open(void **state)
+{
+	(void)state;
+	/* of one bucket: below, at, above the number */
+	see(RECORD_DECISION, 1, VERDICT_ALLOW, "a");
+	see(RECORD_DECISION, 4097, VERDICT_ALLOW, "a");
+	see(RECORD_DECISION, 8193, VERDICT_ALLOW, "b");
+	open_table_end(t, 4097, each, NULL);
+	assert_int_equal(seen, 1);
+	assert_int_equal(seen_sum, 1);
+	assert_int_equal(open_table_count(t), 2);
+	open_table_end(t, 8194, each, NULL);
+	assert_int_equal(seen, 3);
+	assert_int_equal(open_table_count(t), 0);
+}
+
+static void
 a_decision_opens_and_an_end_closes(void **state)
 {
 	(void)state;
@@ -77,11 +94,11 @@ a_decision_opens_and_an_end_closes(void **state)
 	see(RECORD_END, 2, VERDICT_ALLOW, "b");
 	see(RECORD_END, 99, VERDICT_ALLOW, "b");
 	assert_int_equal(open_table_count(t), 2);
-	open_table_end(t, each, NULL);
+	open_table_end(t, UINT64_MAX, each, NULL);
 	assert_int_equal(seen, 2);
 	assert_true(seen_sum == 4098);
 	assert_int_equal(open_table_count(t), 0);
-	open_table_end(t, each, NULL);
+	open_table_end(t, UINT64_MAX, each, NULL);
 	assert_int_equal(seen, 2);
 }
 
@@ -117,7 +134,7 @@ the_table_has_an_end(void **state)
 	see(RECORD_END, 5, VERDICT_ALLOW, "a");
 	see(RECORD_DECISION, OPEN_TABLE_MAX + 1, VERDICT_ALLOW, "a");
 	assert_int_equal(open_table_count(t), OPEN_TABLE_MAX);
-	open_table_end(t, each, NULL);
+	open_table_end(t, UINT64_MAX, each, NULL);
 	assert_int_equal(seen, OPEN_TABLE_MAX);
 }
 
@@ -133,12 +150,12 @@ made_up_cells_have_an_end(void **state)
 		snprintf(cell, sizeof(cell), "cell-%u", i);
 		see(RECORD_DECISION, i, VERDICT_ALLOW, cell);
 	}
-	open_table_end(t, each, NULL);
+	open_table_end(t, UINT64_MAX, each, NULL);
 	assert_int_equal(seen, POLICY_CELLS_MAX + 50);
 	assert_int_equal(without_cell, 50);
 	/* and they are forgotten with their connections */
 	see(RECORD_DECISION, 1, VERDICT_ALLOW, "another");
-	open_table_end(t, each, NULL);
+	open_table_end(t, UINT64_MAX, each, NULL);
 	assert_int_equal(without_cell, 50);
 }
 
@@ -148,6 +165,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		ONE(what_was_opened_since_stays_open),
 		ONE(a_decision_opens_and_an_end_closes),
 		ONE(what_is_not_open_is_not_kept),
 		ONE(a_later_request_takes_the_place_of_its_connection),

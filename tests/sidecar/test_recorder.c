@@ -250,6 +250,101 @@ a_link_in_place_of_the_file_is_not_followed(void **state)
 	assert_int_equal(recorder_ops.start(&s->role), -ELOOP);
 }
 
+/* The producer died: all that it opened has a number below `before`. */
+static void
+lost(uint64_t before)
+{
+	s->role.number = before;
+	recorder_ops.gift(&s->role, GIVE_RING, COLUMN_ENGINE, dup(s->ring));
+}
+
+static void
+put_end(uint64_t connection)
+{
+	struct record r;
+
+	record_init(&r, RECORD_END);
+	record_stamp(&r);
+	r.connection = connection;
+	r.verdict = r.would = VERDICT_ALLOW;
+	emit_note(s->emit, &r);
+	emit_flush(s->emit);
+}
+
+/* How many ends there are, each of another connection below `max` that was
+ * decided before; *cut of them are told by the recorder. */
+static unsigned
+count_ends(uint64_t max, unsigned *cut)
+{
+	char path[64], line[RECORD_JSON_MAX_BYTES];
+	bool decided[1000] = { false }, ended[1000] = { false };
+	unsigned n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", s->dir, FILE_NAME);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	*cut = 0;
+	while (fgets(line, sizeof(line), f) != NULL) {
+		const char *at = strstr(line, "\"connection\":");
+		unsigned long long id = strtoull(strpbrk(at, "0123456789"),
+		    NULL, 10);
+
+		assert_true(id < max && id < 1000);
+		if (strstr(line, "\"kind\":\"end\"") == NULL) {
+			decided[id] = true;
+			continue;
+		}
+		assert_true(decided[id] && !ended[id]);
+		ended[id] = true;
+		*cut += strstr(line, "engine_lost") != NULL;
+		n++;
+	}
+	fclose(f);
+	return n;
+}
+
+static void
+a_slow_recorder_ends_nothing_of_the_next_producer(void **state)
+{
+	unsigned cut;
+
+	(void)state;
+	start();
+	put(0, 2);		/* connections 1 and 2 */
+	put(499, 3);		/* those of the next one: from 500 on */
+	lost(500);
+	turn(150);
+	assert_int_equal(count_ends(1000, &cut), 2);
+	assert_int_equal(cut, 2);
+	put_end(501);
+	turn(50);
+	assert_int_equal(count_ends(1000, &cut), 3);
+	lost(900);
+	assert_int_equal(count_ends(1000, &cut), 5);
+	assert_int_equal(cut, 4);
+}
+
+/* More than one turn's records wait in the ring when it can write again. */
+static void
+a_dead_producer_s_last_words_come_before_its_ends(void **state)
+{
+	unsigned cut;
+
+	(void)state;
+	start();
+	put(0, 900);
+	put_end(900);
+	put_end(899);
+	writing = REFUSED;
+	turn(60);
+	lost(1000);
+	writing = WHOLE;
+	turn(1500);
+	assert_int_equal(count_ends(1000, &cut), 900);
+	assert_int_equal(cut, 898);
+}
+
 static void
 what_a_dead_producer_had_open_ends(void **state)
 {
@@ -260,7 +355,7 @@ what_a_dead_producer_had_open_ends(void **state)
 	(void)state;
 	start();
 	put(0, 2);
-	recorder_ops.gift(&s->role, GIVE_RING, COLUMN_ENGINE, dup(s->ring));
+	lost(3);
 	snprintf(path, sizeof(path), "%s/%s", s->dir, FILE_NAME);
 	f = fopen(path, "r");
 	while (fgets(line, sizeof(line), f) != NULL)
@@ -354,6 +449,8 @@ main(void)
 		WITH(a_torn_line_is_ended_before_the_next),
 		WITH(a_link_in_place_of_the_file_is_not_followed),
 		WITH(what_a_dead_producer_had_open_ends),
+		WITH(a_slow_recorder_ends_nothing_of_the_next_producer),
+		WITH(a_dead_producer_s_last_words_come_before_its_ends),
 		WITH(a_rotated_file_gets_no_more_and_an_end_drains_all),
 		WITH(what_is_in_the_rings_is_written_when_the_parent_is_gone),
 		WITH(a_line_torn_by_a_full_disk_is_whole_in_the_next_file),
