@@ -67,7 +67,7 @@ proxy_SRC := proxy limit buf side watch pipes listen conn name weigh account dia
 	tunnel relay end forward \
 	hello ja4 flight http http_body http_write refuse
 sidecar_SRC := main config config_part settings role parent change child shared \
-	reload notify health compile compile_role ipc sockets confine \
+	reload notify health beneath compile compile_role ipc sockets confine \
 	seccomp resolver engine recorder open_table admin admin_client warden rules \
 	rules_route \
 	verb verb_serve verb_check verb_explain verb_test verb_diff verb_rules \

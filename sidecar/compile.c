@@ -4,14 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
-#include <linux/openat2.h>
 #include <net/if.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "sidecar/beneath.h"
 
 #define OWN_MAX 256u
 #define ENV_POLICY_NAME "RUNEWARD_EGRESS_POLICY"
@@ -141,19 +141,6 @@ compile_config(const struct compile *c)
 
 /* ---- files ---- */
 
-/* Symbolic links are followed, but never out of the directory. */
-static int
-open_beneath(int dir, const char *name)
-{
-	struct open_how how = {
-		.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
-	};
-	long fd = syscall(SYS_openat2, dir, name, &how, sizeof(how));
-
-	return fd < 0 ? -errno : (int)fd;
-}
-
 static int
 read_all(int fd, uint8_t **out, size_t *len)
 {
@@ -229,7 +216,7 @@ get_source(struct compile *c, const char *name, struct source **out)
 	*out = find_source(c, name);
 	if (*out != NULL)
 		return 0;
-	fd = open_beneath(c->dir, name);
+	fd = beneath_open(c->dir, name);
 	if (fd < 0)
 		return fd;
 	rc = read_all(fd, &bytes, &len);

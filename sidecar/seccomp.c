@@ -51,14 +51,18 @@ static const int admin_calls[] = {
 	SCMP_SYS(recvfrom), SCMP_SYS(sendto),
 };
 
-/* Files beneath one directory; Landlock says which. */
+/* Files beneath one directory; Landlock says which.  Not openat2: its flags
+ * cannot be seen from here. */
 static const int file_calls[] = {
-	SCMP_SYS(openat), SCMP_SYS(openat2), SCMP_SYS(newfstatat),
-	SCMP_SYS(statx), SCMP_SYS(fsync), SCMP_SYS(fdatasync),
+	SCMP_SYS(newfstatat), SCMP_SYS(statx), SCMP_SYS(pread64),
+	SCMP_SYS(getdents64), SCMP_SYS(fstatfs),
+};
+
+static const int recorder_calls[] = {
+	SCMP_SYS(openat), SCMP_SYS(fsync), SCMP_SYS(fdatasync),
 	SCMP_SYS(ftruncate), SCMP_SYS(renameat), SCMP_SYS(renameat2),
-	SCMP_SYS(unlinkat), SCMP_SYS(pread64), SCMP_SYS(pwrite64),
-	SCMP_SYS(getdents64), SCMP_SYS(fallocate), SCMP_SYS(flock),
-	SCMP_SYS(fstatfs), SCMP_SYS(linkat),
+	SCMP_SYS(unlinkat), SCMP_SYS(pwrite64), SCMP_SYS(fallocate),
+	SCMP_SYS(flock), SCMP_SYS(linkat),
 };
 
 /* compile makes its results in memory; libidn2 and libpsl read locale data
@@ -74,7 +78,7 @@ static const int compile_calls[] = {
 static const int warden_calls[] = {
 	SCMP_SYS(bind), SCMP_SYS(getsockname), SCMP_SYS(getsockopt),
 	SCMP_SYS(setsockopt), SCMP_SYS(sendto), SCMP_SYS(recvfrom),
-	SCMP_SYS(openat), SCMP_SYS(getuid), SCMP_SYS(geteuid),
+	SCMP_SYS(getuid), SCMP_SYS(geteuid),
 	SCMP_SYS(select), SCMP_SYS(pselect6),
 };
 
@@ -230,6 +234,16 @@ add_no_open(scmp_filter_ctx ctx)
 	return add(ctx, SCMP_ACT_ERRNO(EACCES), calls, 3);
 }
 
+/* Files are read, also where the kernel has no Landlock and the uid is the
+ * owner of all there is. */
+static int
+add_open_to_read(scmp_filter_ctx ctx)
+{
+	return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(openat), 1,
+	    SCMP_A2(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC,
+	    O_RDONLY));
+}
+
 static int
 add_role(scmp_filter_ctx ctx, enum role_kind k)
 {
@@ -257,16 +271,22 @@ add_role(scmp_filter_ctx ctx, enum role_kind k)
 		break;
 	case ROLE_RECORDER:
 		rc = ADD(ctx, file_calls);
+		if (rc == 0)
+			rc = ADD(ctx, recorder_calls);
 		break;
 	case ROLE_WARDEN:
 		rc = ADD(ctx, warden_calls);
 		if (rc == 0)
 			rc = add_netlink(ctx);
+		if (rc == 0)
+			rc = add_open_to_read(ctx);
 		break;
 	case ROLE_COMPILE:
 		rc = ADD(ctx, file_calls);
 		if (rc == 0)
 			rc = ADD(ctx, compile_calls);
+		if (rc == 0)
+			rc = add_open_to_read(ctx);
 		break;
 	case ROLE_PARENT:
 	case ROLE_COUNT:
