@@ -365,13 +365,16 @@ add_own(struct compile *c, const struct ifaddrs *a)
 	struct endpoint e;
 	size_t len;
 
-	if (a->ifa_addr == NULL || (a->ifa_flags & IFF_LOOPBACK))
+	if (a->ifa_addr == NULL)
 		return 0;
 	len = a->ifa_addr->sa_family == AF_INET6 ?
 	    sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 	memset(&sa, 0, sizeof(sa));
 	memcpy(&sa, a->ifa_addr, len);
-	if (!endpoint_from_sockaddr(&e, &sa))
+	/* An address of lo may be a public one; loopback's own class is
+	 * opened by no rule. */
+	if (!endpoint_from_sockaddr(&e, &sa) ||
+	    addr_class(&e.addr) == ADDR_LOOPBACK)
 		return 0;
 	if (c->n_own == OWN_MAX)
 		return -E2BIG;
