@@ -2,6 +2,7 @@
 #
 #   make                   build/release/penstock
 #   make check             unit, replay, fault and namespace tests (root)
+#   make service          the systemd unit, run by a systemd (root)
 #   make asan fuzz lint layers corpus demo install format clean
 #   CC=clang  V=1  CONFIG=release|asan|fuzz  DESTDIR=  PREFIX=
 
@@ -146,7 +147,7 @@ $(B)/tests/proxy/test_listen: LDFLAGS += -Wl,--wrap=getsockopt \
 $(B)/tests/dns/test_share: LDFLAGS += -Wl,--wrap=calloc
 $(B)/tests/sidecar/test_recorder: LDFLAGS += -Wl,--wrap=write
 
-.PHONY: unit manuals check enforcement asan fuzz lint layers corpus demo install \
+.PHONY: unit manuals service check enforcement asan fuzz lint layers corpus demo install \
 	format clean tools
 unit: all $(UNIT_BIN)
 	$(Q)tests/run-unit $(UNIT_BIN)
@@ -158,7 +159,10 @@ manuals: all
 	$(Q)tests/check-manuals $(B)/penstock
 	$(Q)tests/check-schemas $(B)/penstock
 
-check: unit layers manuals enforcement
+service: all
+	$(Q)tests/check-service $(B)/penstock
+
+check: unit layers manuals service enforcement
 
 asan:
 	$(Q)$(MAKE) --no-print-directory CONFIG=asan all unit

@@ -687,8 +687,8 @@ write_health(struct parent *p)
 
 	list_roles(&h, p);
 	say_rules(p);
-	say_ready(p);
 	if (p->policy != NULL)
 		memcpy(h.digest, policy_digest(p->policy), sizeof(h.digest));
 	health_write(health, &h);
+	say_ready(p);		/* who hears it finds readyz say so */
 }
