@@ -158,6 +158,7 @@ enforcement: all
 manuals: all
 	$(Q)tests/check-manuals $(B)/penstock
 	$(Q)tests/check-schemas $(B)/penstock
+	$(Q)tests/check-env $(B)/penstock
 
 service: all
 	$(Q)tests/check-service $(B)/penstock
