@@ -392,7 +392,7 @@ pass_body(struct conn *c, struct side *from, struct side *to,
 		return n;
 	if (!walk_body(w, span_of(p->buffer, (size_t)n), &body))
 		return -EBADMSG;
-	sent = body > 0 ? side_send(to, p->buffer, body) : 0;
+	sent = body > 0 ? side_send(to, p->buffer, body, false) : 0;
 	if (sent < 0)
 		sent = 0;	/* the next flush tells what is wrong */
 	to->sent += (uint64_t)sent;

@@ -123,7 +123,8 @@ fill_copy(struct conn *c, struct side *from, struct side *to)
 	c->moved_ms = 0;
 	if (from == &c->up && c->open != NULL)
 		tunnel_saw_server(c, span_of(p->buffer, (size_t)n));
-	w = side_send(to, p->buffer, (size_t)n);
+	w = side_send(to, p->buffer, (size_t)n,
+	    from->ending && (size_t)n < size);
 	if (w < 0 && w != -EAGAIN) {
 		broken(to);
 		return false;

@@ -15,7 +15,7 @@ side_open(struct side *s, int fd)
 {
 	s->fd = fd;
 	s->readable = s->writable = true;
-	s->doubtful = false;
+	s->doubtful = s->ending = false;
 	s->want = 0;
 }
 
@@ -31,6 +31,7 @@ side_edge(struct side *s, uint32_t events)
 	s->readable |= (now & SIDE_READ) != 0;
 	s->writable |= (now & SIDE_WRITE) != 0;
 	s->doubtful |= (events & DOUBT) != 0;
+	s->ending |= (events & EPOLLRDHUP) != 0;
 	return (s->want & now) != 0;
 }
 
@@ -74,14 +75,16 @@ side_fill(struct side *s, struct buf *b, size_t max)
 }
 
 ssize_t
-side_send(struct side *s, const void *data, size_t size)
+side_send(struct side *s, const void *data, size_t size, bool more)
 {
+	int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);
+
 	ssize_t n;
 
 	if (!s->writable)
 		return -EAGAIN;
 	do
-		n = send(s->fd, data, size, MSG_NOSIGNAL);
+		n = send(s->fd, data, size, flags);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		n = -errno;
@@ -95,7 +98,7 @@ side_flush(struct side *s)
 {
 	while (buf_left(&s->out) > 0) {
 		ssize_t n = side_send(s, s->out.data + s->out.at,
-		    buf_left(&s->out));
+		    buf_left(&s->out), false);
 
 		if (n < 0)
 			return (int)n;

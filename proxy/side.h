@@ -21,6 +21,7 @@ struct side {
 	bool readable;			/* a read may find something */
 	bool writable;			/* a write may find room */
 	bool doubtful;			/* a short read may not be the last */
+	bool ending;			/* its end is behind what is unread */
 	bool eof;			/* nothing more comes from it */
 	bool reset;			/* its peer has reset it */
 	bool shut;			/* we have ended our direction */
@@ -43,8 +44,9 @@ ssize_t side_recv(struct side *s, void *data, size_t size);
 /* The same to the end of b, so that at most `max` bytes wait there; also
  * -ENOBUFS when it is full, -ENOMEM. */
 ssize_t side_fill(struct side *s, struct buf *b, size_t max);
-/* send(2): the number, -EAGAIN, another -errno. */
-ssize_t side_send(struct side *s, const void *data, size_t size);
+/* send(2): the number, -EAGAIN, another -errno.  `more`: the end follows at
+ * once, and goes out in the same segment. */
+ssize_t side_send(struct side *s, const void *data, size_t size, bool more);
 /* Send what waits in `out`: 0 all is gone, -EAGAIN, another -errno. */
 int side_flush(struct side *s);
 
