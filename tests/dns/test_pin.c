@@ -4,14 +4,18 @@
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#define TOO_MANY_NAMES (PIN_NAMES_MAX + 1)
 
 static struct host
 host_of(const char *text)
@@ -107,7 +111,7 @@ readers_survive_any_bytes_in_the_table(void **state)
 			assert_true(pin_addrs(r, &h, 1, out) <=
 			    PIN_ADDRS_MAX);
 			assert_true(pin_names(r, &a, 1, names) <=
-			    PIN_NAMES_MAX + 1);
+			    TOO_MANY_NAMES);
 			pin_close(r);
 		}
 		close(bad);
@@ -228,7 +232,7 @@ a_name_that_cannot_be_read_makes_the_address_not_pinned(void **state)
 	assert_int_equal(pwrite(half, bytes, (size_t)n, 0), n);
 	assert_int_equal(pin_open(&r, half), 0);
 	assert_int_equal(pin_names(w, &a, 1, names), 2);
-	assert_int_equal(pin_names(r, &a, 1, names), PIN_NAMES_MAX + 1);
+	assert_int_equal(pin_names(r, &a, 1, names), TOO_MANY_NAMES);
 	pin_close(r);
 	pin_close(w);
 	close(half);
@@ -262,7 +266,7 @@ churn(void *arg)
 }
 
 static void
-readers_see_all_names_of_an_address_or_none(void **state)
+readers_of_another_thread_see_all_names_or_none(void **state)
 {
 	struct host h = host_of("a.example"), g = host_of("b.example");
 	struct host names[PIN_NAMES_MAX];
@@ -281,7 +285,7 @@ readers_see_all_names_of_an_address_or_none(void **state)
 	while (!c.done) {
 		size_t n = pin_names(r, &a, 1, names);
 
-		assert_true(n == 2 || n == PIN_NAMES_MAX + 1);
+		assert_true(n == 2 || n == TOO_MANY_NAMES);
 	}
 	assert_int_equal(pthread_join(t, NULL), 0);
 	assert_int_equal(pin_names(r, &a, 1, names), 2);
@@ -321,6 +325,203 @@ one_cell_does_not_push_out_what_another_pinned(void **state)
 	close(fd);
 }
 
+/* ---- one comes in the midst of another ---- */
+
+/* In one thread: a timer interrupts `outer`, at any instruction, and runs
+ * `inner`.  Each has a mapping of its own, as two processes have. */
+static struct between {
+	struct pins *w, *r;
+	struct host a, b;
+	timer_t timer;
+	void (*inner)(void);
+	unsigned steps, torn;
+	volatile sig_atomic_t runs;
+} at;
+
+static void
+again(void)
+{
+	/* now here, now there: up to 32 us later */
+	const struct itimerspec t = { .it_value.tv_nsec =
+	    1000 + at.runs * 7919l % 32000 };
+
+	timer_settime(at.timer, 0, &t, NULL);
+}
+
+static void
+on_timer(int signal)
+{
+	(void)signal;
+	at.inner();
+	at.runs = at.runs + 1;
+	again();
+}
+
+static void
+run_between(void (*outer)(void), void (*inner)(void))
+{
+	struct sigaction act = { .sa_handler = on_timer };
+	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL,
+	    .sigev_signo = SIGUSR1 };
+
+	at.inner = inner;
+	at.runs = 0;
+	at.steps = at.torn = 0;
+	assert_int_equal(sigaction(SIGUSR1, &act, NULL), 0);
+	assert_int_equal(timer_create(CLOCK_MONOTONIC, &event, &at.timer), 0);
+	again();
+	while (at.runs < 10000)
+		outer();
+	timer_delete(at.timer);
+	assert_int_equal(at.torn, 0);
+}
+
+/* Both names want the one entry of the table. */
+static void
+take_turns(void)
+{
+	const struct addr addrs[4] = { v4(1), v4(2), v4(11), v4(12) };
+	bool first = at.steps++ % 2 == 0;
+
+	if (!pin_add(at.w, span_str("cell"), first ? &at.a : &at.b,
+	    first ? addrs : addrs + 2, 2, 1000, 0))
+		at.torn++;
+}
+
+static void
+look_for_another_s_address(void)
+{
+	struct addr out[PIN_ADDRS_MAX], own[2] = { v4(1), v4(2) };
+	struct host names[PIN_NAMES_MAX];
+	size_t n = pin_addrs(at.r, &at.a, 1, out);
+
+	for (size_t i = 0; i < n; i++)
+		at.torn += !addr_eq(&out[i], &own[i]);
+	n = pin_names(at.r, &own[0], 1, names);
+	if (n != TOO_MANY_NAMES)
+		for (size_t i = 0; i < n; i++)
+			at.torn += !host_eq(&names[i], &at.a);
+}
+
+static void
+no_name_is_read_with_another_s_addresses(void **state)
+{
+	int fd;
+
+	(void)state;
+	at.a = host_of("a.example");
+	at.b = host_of("b.example");
+	assert_int_equal(pin_create(&at.w, 1, &fd), 0);
+	assert_int_equal(pin_open(&at.r, fd), 0);
+	run_between(look_for_another_s_address, take_turns);
+	run_between(take_turns, look_for_another_s_address);
+	pin_close(at.r);
+	pin_close(at.w);
+	close(fd);
+}
+
+/* Of one name a new address at each step, in the place of one that ended:
+ * each lives for 16 steps of 10 ms. */
+static void
+renew(void)
+{
+	struct addr a = v4((uint8_t)(++at.steps % 64));
+
+	if (!pin_add(at.w, span_str("cell"), &at.a, &a, 1,
+	    10 * (at.steps + 16), 10 * at.steps))
+		at.torn++;
+}
+
+static void
+look_for_ended_ones(void)
+{
+	struct addr out[PIN_ADDRS_MAX];
+	unsigned from = at.steps;
+	size_t n = pin_addrs(at.r, &at.a, 10 * from, out);
+
+	for (size_t i = 0; i < n; i++)
+		at.torn += (at.steps - out[i].b[15]) % 64 >=
+		    16 + (at.steps - from);
+}
+
+static void
+no_address_that_ended_is_read_with_the_time_of_the_next(void **state)
+{
+	int fd;
+
+	(void)state;
+	at.a = host_of("a.example");
+	assert_int_equal(pin_create(&at.w, 64, &fd), 0);
+	assert_int_equal(pin_open(&at.r, fd), 0);
+	run_between(look_for_ended_ones, renew);
+	pin_close(at.r);
+	pin_close(at.w);
+	close(fd);
+	assert_int_equal(pin_create(&at.w, 64, &fd), 0);
+	assert_int_equal(pin_open(&at.r, fd), 0);
+	run_between(renew, look_for_ended_ones);
+	pin_close(at.r);
+	pin_close(at.w);
+	close(fd);
+}
+
+/* Others come and go, so that the places of all are made anew. */
+static void
+come_and_go(void)
+{
+	const uint8_t b[4] = { 10, 0, (uint8_t)(at.steps >> 8),
+	    (uint8_t)at.steps };
+	struct addr a = addr_from_v4(b);
+	struct host h;
+	char text[32];
+
+	snprintf(text, sizeof(text), "c%u.example", at.steps++);
+	if (host_parse(&h, span_str(text)) == REASON_NONE &&
+	    !pin_add(at.w, span_str("b"), &h, &a, 1, 1000000, 0))
+		at.torn++;
+}
+
+/* So many that they are made anew at least once. */
+static void
+come_and_go_all(void)
+{
+	for (unsigned i = 0; i < 30; i++)
+		come_and_go();
+}
+
+static void
+look_for_both(void)
+{
+	struct host names[PIN_NAMES_MAX];
+	struct addr a = v4(1);
+	size_t n = pin_names(at.r, &a, 1, names);
+
+	at.torn += n != 2 && n != TOO_MANY_NAMES;
+}
+
+static void
+readers_see_all_names_of_an_address_or_none(void **state)
+{
+	struct addr a = v4(1);
+	int fd;
+
+	(void)state;
+	at.a = host_of("a.example");
+	at.b = host_of("b.example");
+	assert_int_equal(pin_create(&at.w, 8, &fd), 0);
+	assert_int_equal(pin_open(&at.r, fd), 0);
+	/* some stand before them and may push them to another place */
+	for (unsigned i = 0; i < 5; i++)
+		come_and_go();
+	assert_true(pin_add(at.w, span_str("a"), &at.a, &a, 1, 1000, 0));
+	assert_true(pin_add(at.w, span_str("a"), &at.b, &a, 1, 1000, 0));
+	run_between(look_for_both, come_and_go_all);
+	run_between(come_and_go, look_for_both);
+	pin_close(at.r);
+	pin_close(at.w);
+	close(fd);
+}
+
 int
 main(void)
 {
@@ -332,12 +533,17 @@ main(void)
 		cmocka_unit_test(
 		    a_name_that_cannot_be_read_makes_the_address_not_pinned),
 		cmocka_unit_test(readers_see_all_names_of_an_address_or_none),
+		cmocka_unit_test(no_name_is_read_with_another_s_addresses),
+		cmocka_unit_test(
+		    no_address_that_ended_is_read_with_the_time_of_the_next),
 		cmocka_unit_test(
 		    one_cell_does_not_push_out_what_another_pinned),
 		cmocka_unit_test(pins_that_ended_make_room_for_addresses),
 		cmocka_unit_test(of_live_pins_those_make_room_that_end_first),
 		cmocka_unit_test(
 		    more_addresses_than_the_table_has_room_for_are_refused),
+		cmocka_unit_test(
+		    readers_of_another_thread_see_all_names_or_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
