@@ -30,6 +30,20 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("gate", modes, indirect=True, scope="module")
 
 
+def place(item):
+    """The attempts in one mode stand together, in the order of the file, so
+    that penstock is started once for each; what starts it by itself comes
+    behind them."""
+    spec = getattr(item, "callspec", None)
+    gate = spec.params.get("gate") if spec else None
+    return (MODES.index(gate), item.location[1]) if gate else (len(MODES), 0)
+
+
+def pytest_collection_modifyitems(items):
+    files = list(dict.fromkeys(i.fspath for i in items))
+    items.sort(key=lambda i: (files.index(i.fspath), place(i)))
+
+
 class Gate:
     def __init__(self, lab, leaks):
         self.lab, self.leaks = lab, leaks

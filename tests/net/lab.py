@@ -156,7 +156,10 @@ class Lab:
                     "net.ipv6.conf.default.accept_dad=0"):
             sh("ip", "netns", "exec", self.ns(name), "sysctl", "-qw", key)
         etc = "/etc/netns/" + self.ns(name)
-        os.makedirs(etc)
+        while not os.path.isdir(etc):
+            # another lab may take the empty one away in between
+            with contextlib.suppress(FileNotFoundError):
+                os.makedirs(etc)
         with open(etc + "/resolv.conf", "w") as f:
             f.write("nameserver 203.0.113.53\noptions timeout:3 attempts:2\n")
         with open(etc + "/hosts", "w") as f:

@@ -5,7 +5,7 @@ The wire is where only what has left the guard is seen: the world's end of the
 uplink.  The neighbour is the first machine on the agent's own link: the world
 in shared mode, the gateway itself in gateway mode."""
 import re
-import time
+import select
 
 from lab import PYTHON
 
@@ -218,7 +218,9 @@ def heard(lab, where, program, send):
     try:
         assert ear.stdout.readline() == b"ready\n"
         r = send(lab)
-        time.sleep(0.3)
+        # what leaves is waited for, what does not is given a moment
+        free = lab.penstock is None
+        select.select([ear.stdout], [], [], 3 if free else 0.3)
         ear.terminate()
         ear.wait(5)
         r.out += "\n" + ear.stdout.read().decode()
