@@ -323,6 +323,8 @@ enforce_read(struct loading *l, const struct yaml_node *n)
 
 	if (!scalar(l, n, "enforce"))
 		return;
+	if (yaml_is(n, "l3") || yaml_is(n, "strict"))
+		l->c->scalars.strict_at = n->at;
 	if (yaml_is(n, "l3"))
 		problem_add(l->ps, PROBLEM_NOTE, n->at, NULL,
 		    "enforce: l3 is read as strict");

@@ -37,6 +37,8 @@ struct charter_scalars {
 	int64_t report_until_s;		/* off from this second on */
 	struct place report_at;
 	bool cooperative;		/* enforce: cooperative */
+	struct place strict_at;		/* enforce: strict; file NULL: it does
+					 * not stand there */
 	bool no_sni_pinned;		/* no_sni: pinned-ip */
 	bool ech_denied;		/* ech: deny */
 	char help[CHARTER_HELP_BYTES + 1];

@@ -45,6 +45,7 @@ static int load_charters(struct compile *c, struct problems *ps);
 static int make_bundle(struct compile *c);
 static int list_own(struct compile *c);
 static int need_own(struct compile *c, struct problems *ps);
+static int need_mode(struct compile *c, struct problems *ps);
 static int need_resolvers(struct compile *c, struct problems *ps);
 static int build(struct compile *c, uint64_t generation, int64_t now_s,
     struct problems *ps);
@@ -104,6 +105,8 @@ compile_run(struct compile *c, uint64_t generation, int64_t now_s,
 		rc = load_config(c, ps);
 	if (rc == 0)
 		rc = load_charters(c, ps);
+	if (rc == 0)
+		rc = need_mode(c, ps);
 	if (rc == 0)
 		rc = need_resolvers(c, ps);
 	if (rc == 0)
@@ -309,6 +312,27 @@ load_charters(struct compile *c, struct problems *ps)
 			else
 				load_charter(c, s, k == 0, ps);
 		}
+	}
+	return problem_count(ps, PROBLEM_ERROR) > 0 ? -EINVAL : 0;
+}
+
+/* A policy that asks for more than the mode gives is not taken for less. */
+static int
+need_mode(struct compile *c, struct problems *ps)
+{
+	if (c->config->settings.mode != MODE_COOPERATIVE)
+		return 0;
+	for (size_t i = 0; i < c->n_sources; i++) {
+		const struct charter *base = c->sources[i].charter[1];
+
+		if (base == NULL || charter_scalars(base)->strict_at.file ==
+		    NULL)
+			continue;
+		problem_add(ps, PROBLEM_ERROR,
+		    charter_scalars(base)->strict_at, "write enforce: "
+		    "cooperative, or use mode gateway or shared",
+		    "enforce: strict cannot be had in mode cooperative, "
+		    "which captures nothing");
 	}
 	return problem_count(ps, PROBLEM_ERROR) > 0 ? -EINVAL : 0;
 }

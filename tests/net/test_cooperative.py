@@ -68,7 +68,7 @@ class Coop:
                 d, ", credential: true" if credential else "", CELL,
                 ', from: {credential: "%s"}' % hashed if credential else ""))
         with open(d + "/policy.yaml", "w") as f:
-            f.write(POLICY)
+            f.write(POLICY.replace("enforce: strict", "enforce: cooperative"))
 
     def env(self, form, *more):
         r = self.lab.run("gateway", self.lab.binary, "env", "-c",

@@ -84,6 +84,32 @@ an_image_carries_policy_settings_and_generation(void **state)
 	compile_free(c);
 }
 
+/* Absent it is what the mode gives; written down it is what was asked for. */
+static void
+W42_a_strict_policy_is_not_taken_for_a_cooperative_one(void **state)
+{
+#define COOP "version: 1\nmode: cooperative\n" \
+	"cells: [{id: a, policy: [p.yaml]}]\n"
+	static const struct {
+		const char *enforce;
+		int rc;
+	} cases[] = { { "", 0 }, { "  enforce: cooperative\n", 0 },
+	    { "  enforce: strict\n", -EINVAL },
+	    { "  enforce: l3\n", -EINVAL } };
+	char text[1024];
+
+	(void)state;
+	put("c.yaml", COOP);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(text, sizeof(text), "%s%s", POLICY, cases[i].enforce);
+		put("p.yaml", text);
+		compile_free(run("c.yaml", cases[i].rc));
+		if (cases[i].rc != 0)
+			assert_non_null(strstr(said, "write enforce: "
+			    "cooperative, or use mode gateway or shared"));
+	}
+}
+
 static void
 the_digest_is_of_every_byte_that_was_read(void **state)
 {
@@ -310,6 +336,8 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 		    an_image_carries_policy_settings_and_generation),
+		cmocka_unit_test(
+		    W42_a_strict_policy_is_not_taken_for_a_cooperative_one),
 		cmocka_unit_test(the_digest_is_of_every_byte_that_was_read),
 		cmocka_unit_test(nothing_outside_the_directory_is_read),
 		cmocka_unit_test(a_link_beneath_the_directory_is_followed),
