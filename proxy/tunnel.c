@@ -87,6 +87,17 @@ tunnel_saw_server(struct conn *c, struct span bytes)
 	}
 }
 
+/* No rule allows the flow, and the report that lets it pass is not over: it
+ * was told as one that would be denied, whatever name it shows. */
+static bool
+passes_by_report(const struct conn *c, const struct decide_at *at)
+{
+	struct cell_view v;
+
+	return c->open->decision.would == VERDICT_DENY &&
+	    policy_cell(at->policy, at->cell, at->now_s, &v) && v.reports;
+}
+
 /* May this name be shown on the opaque flow at hand? */
 static bool
 name_fits(struct conn *c, const struct host *name)
@@ -101,9 +112,11 @@ name_fits(struct conn *c, const struct host *name)
 	if (c->inside && o->name.len > 0)
 		return host_eq(name, &o->name);
 	d = decide_name(&at, name, to.port, &to);
-	return d.verdict == VERDICT_ALLOW && (d.original_only ||
+	if (d.verdict != VERDICT_ALLOW)
+		return false;
+	return d.original_only || passes_by_report(c, &at) ||
 	    (c->proxy->pins != NULL && pin_has(c->proxy->pins, name,
-	    &to.addr, conn_now_ms())));
+	    &to.addr, conn_now_ms()));
 }
 
 static enum step

@@ -2,6 +2,7 @@
 #include "tests/replay/stage.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -348,6 +349,155 @@ W24_a_report_lets_the_server_speak_first(void **state)
 	close(fd);
 }
 
+time_t __real_time(time_t *t);
+time_t __wrap_time(time_t *t);
+static atomic_int days_ahead;
+
+/* Linked with --wrap=time: the date is the test's. */
+time_t
+__wrap_time(time_t *t)
+{
+	time_t now = __real_time(NULL) + 86400 * (time_t)days_ahead;
+
+	if (t != NULL)
+		*t = now;
+	return now;
+}
+
+/*
+ * The name ok.test leads to the listener itself, on a port that no rule opens:
+ * what passes there comes back as a second connection, which dials where its
+ * name leads.  Returns the text of the policy.
+ */
+static const char *
+reporting_stage(int *lfd)
+{
+	static char text[512];
+	time_t until = __real_time(NULL) + 30 * 86400;
+	struct proxy_limits l = stage_limits;
+	struct tm tm;
+	char day[16];
+
+	strftime(day, sizeof(day), "%Y-%m-%d", gmtime_r(&until, &tm));
+	snprintf(text, sizeof(text), LAB "  default: report\n"
+	    "  report_until: %s\n  rule:\n"
+	    "    - {verdict: allow, hostname: allowed.test}\n"
+	    "    - {verdict: deny, hostname: denied.test, ports: [22]}\n",
+	    day);
+	down(NULL);
+	l.hello_ms = 3000;
+	l.idle_ms = 10000;
+	stage_up(text, &l);
+	origin = stage_listen(ORIGIN, 443);
+	web = stage_listen(ORIGIN, 80);
+	*lfd = stage_listen(ORIGIN, 22);
+	stage_pin("ok.test", WANTED);
+	stage_pin("other.test", ORIGIN);
+	stage_pin("denied.test", ORIGIN);
+	return text;
+}
+
+/* A client that waited for its server until the flow was let pass. */
+static int
+late_client(void)
+{
+	const struct record *r;
+	int fd = stage_connect(WANTED, 22);
+
+	do
+		r = stage_record(RECORD_DECISION);
+	while (r->name_from != NAME_FROM_PIN);
+	assert_int_equal(r->verdict, VERDICT_ALLOW);
+	assert_int_equal(r->would, VERDICT_DENY);
+	usleep(50000);
+	return fd;
+}
+
+static void
+is_refused_late(int fd, int lfd, const char *name)
+{
+	const struct record *r;
+	bool reset;
+
+	stage_send(fd, hello, stage_hello(name, hello, sizeof(hello)));
+	do
+		r = stage_record(RECORD_DECISION);
+	while (r->verdict == VERDICT_ALLOW);
+	assert_int_equal(r->reason, REASON_OTHER_NAME);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_int_equal(stage_accept(lfd), -1);
+	close(fd);
+}
+
+static void
+a_report_lets_a_late_name_pass_that_no_rule_matches(void **state)
+{
+	int lfd, fd, server;
+	size_t n;
+
+	(void)state;
+	reporting_stage(&lfd);
+	fd = late_client();
+	n = stage_hello("other.test", hello, sizeof(hello));
+	stage_send(fd, hello, n);
+	server = stage_accept(lfd);
+	assert_true(server >= 0);
+	stage_expect(server, hello, n);
+	close(fd);
+	close(server);
+	/* a request as well */
+	fd = late_client();
+	say(fd, "GET / HTTP/1.1\r\nHost: other.test\r\n\r\n");
+	server = stage_accept(lfd);
+	assert_true(server >= 0);
+	stage_read_head(server, got, sizeof(got));
+	close(fd);
+	close(server);
+	/* what a rule denies does not */
+	is_refused_late(late_client(), lfd, "denied.test");
+	close(lfd);
+}
+
+static void
+a_report_that_is_over_lets_nothing_pass_that_comes(void **state)
+{
+	const struct record *r;
+	int lfd, fd, server, waits;
+	const char *text;
+	bool reset;
+	size_t n;
+
+	(void)state;
+	text = reporting_stage(&lfd);
+	fd = late_client();
+	n = stage_hello("other.test", hello, sizeof(hello));
+	stage_send(fd, hello, n);
+	server = stage_accept(lfd);
+	assert_true(server >= 0);
+	stage_expect(server, hello, n);
+	waits = late_client();
+	days_ahead = 32;
+	/* one that was let pass and shows its name now */
+	is_refused_late(waits, lfd, "other.test");
+	/* a new one */
+	waits = stage_connect(WANTED, 22);
+	do
+		r = stage_record(RECORD_DECISION);
+	while (r->reason != REASON_NO_RULE);
+	assert_int_equal(r->verdict, VERDICT_DENY);
+	assert_int_equal(r->would, VERDICT_DENY);
+	close(waits);
+	/* one that was open ends with the next policy */
+	assert_int_equal(recv(fd, got, 1, MSG_DONTWAIT), -1);
+	assert_int_equal(errno, EAGAIN);
+	stage_policy(text);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	close(fd);
+	close(server);
+	close(lfd);
+	days_ahead = 0;
+}
+
 static void
 reloads_in_a_row_keep_nothing_that_the_first_forbade(void **state)
 {
@@ -391,6 +541,8 @@ main(void)
 		T(an_opaque_flow_hides_no_name_where_that_is_denied),
 		T(a_gate_that_stays_undecided_is_a_denial),
 		T(W24_a_report_lets_the_server_speak_first),
+		T(a_report_lets_a_late_name_pass_that_no_rule_matches),
+		T(a_report_that_is_over_lets_nothing_pass_that_comes),
 		T(reloads_in_a_row_keep_nothing_that_the_first_forbade),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
