@@ -117,31 +117,29 @@ finish(struct ask_call *c, const struct ask_answer *answer)
 	done(arg, answer);
 }
 
-/* Wake at the first deadline; at once when something failed. */
-static void
+/* Wake at the first deadline. */
+static bool
 arm(struct ask *a)
 {
 	struct timeval tv = { 0 };
 	int64_t left;
 
 	if (a->first == NULL)
-		return;
+		return true;
 	left = a->first->deadline_ms - now_ms();
 	if (left > 0) {
 		tv.tv_sec = left / 1000;
 		tv.tv_usec = left % 1000 * 1000;
 	}
-	event_add(a->timer, &tv);
+	return event_add(a->timer, &tv) == 0;
 }
 
 static void
 fail_later(struct ask_call *c, enum reason why)
 {
-	struct timeval now = { 0 };
-
 	c->failed = true;
 	c->why = why;
-	event_add(c->ask->timer, &now);
+	event_active(c->ask->timer, EV_TIMEOUT, 0);
 }
 
 /* REASON_NONE, or why it was not put. */
@@ -159,36 +157,66 @@ put(struct ask *a, const struct ask_question *q)
 	    REASON_RESOLVER_UNAVAILABLE;
 }
 
-struct ask_call *
-ask_start(struct ask *a, uint32_t cell, const struct host *name,
-    ask_done *done, void *arg, enum reason *why)
+/* REASON_NONE, or why it cannot be asked. */
+static enum reason
+fill(struct ask_question *q, const struct policy *p, uint32_t cell,
+    const struct host *name)
 {
-	struct ask_call *c;
+	struct cell_view v;
 
-	*why = a->fd < 0 ? REASON_RESOLVER_UNAVAILABLE : REASON_LIMIT_TOTAL;
-	if (a->pending >= ASK_PENDING_MAX || a->fd < 0)
-		return NULL;
-	*why = REASON_LIMIT_MEMORY;
-	c = calloc(1, sizeof(*c));
+	if (p == NULL)
+		return REASON_POLICY_UNAVAILABLE;
+	if (!policy_cell(p, cell, 0, &v) || v.id.len >= sizeof(q->cell))
+		return REASON_UNKNOWN_CELL;
+	q->generation = policy_generation(p);
+	memcpy(q->cell, v.id.data, v.id.len);
+	q->name = *name;
+	return REASON_NONE;
+}
+
+/* A place in the table and the time that ends it. */
+static struct ask_call *
+call_new(struct ask *a, const struct ask_question *q)
+{
+	struct ask_call *c = calloc(1, sizeof(*c));
+
 	if (c == NULL)
 		return NULL;
 	c->ask = a;
-	c->done = done;
-	c->arg = arg;
+	c->question = *q;
 	c->question.id = ++a->next_id;
-	c->question.cell = cell;
-	c->question.name = *name;
 	c->deadline_ms = now_ms() + ASK_TIMEOUT_MS;
-	*why = put(a, &c->question);
-	if (*why != REASON_NONE) {
-		free(c);
-		return NULL;
-	}
 	c->prev = a->last;
 	*a->last = c;
 	a->last = &c->next;
-	if (a->pending++ == 0)
-		arm(a);
+	if (a->pending++ > 0 || arm(a))
+		return c;
+	unlink_call(c);
+	free(c);
+	return NULL;
+}
+
+struct ask_call *
+ask_start(struct ask *a, const struct policy *p, uint32_t cell,
+    const struct host *name, ask_done *done, void *arg, enum reason *why)
+{
+	struct ask_question q = { 0 };
+	struct ask_call *c;
+
+	*why = a->fd < 0 ? REASON_RESOLVER_UNAVAILABLE :
+	    a->pending >= ASK_PENDING_MAX ? REASON_LIMIT_TOTAL :
+	    fill(&q, p, cell, name);
+	if (*why != REASON_NONE)
+		return NULL;
+	c = call_new(a, &q);
+	*why = c == NULL ? REASON_LIMIT_MEMORY : put(a, &c->question);
+	if (*why != REASON_NONE) {
+		if (c != NULL)
+			ask_cancel(c);
+		return NULL;
+	}
+	c->done = done;
+	c->arg = arg;
 	return c;
 }
 
@@ -199,11 +227,14 @@ ask_cancel(struct ask_call *c)
 	free(c);
 }
 
-void
+int
 ask_reconnect(struct ask *a, int fd)
 {
+	int rc;
+
 	detach(a);
-	if (attach(a, fd) < 0)
+	rc = attach(a, fd);
+	if (rc < 0)
 		detach(a);
 	for (struct ask_call *c = a->first; c != NULL; c = c->next) {
 		enum reason why = put(a, &c->question);
@@ -211,6 +242,7 @@ ask_reconnect(struct ask *a, int fd)
 		if (why != REASON_NONE)
 			fail_later(c, why);
 	}
+	return rc;
 }
 
 static struct ask_call *
@@ -283,5 +315,6 @@ on_timer(evutil_socket_t fd, short what, void *arg)
 			break;
 		}
 	}
-	arm(a);
+	/* its place among the timers is the one that it had */
+	(void)arm(a);
 }

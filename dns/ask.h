@@ -5,7 +5,7 @@
 #include <event2/event.h>
 
 #include "dns/pin.h"
-#include "policy/verdict.h"
+#include "policy/policy.h"
 
 /*
  * The question that an engine puts to the resolver when no pin answers: a
@@ -17,8 +17,10 @@
 
 struct ask_question {
 	uint64_t id;
-	uint32_t cell;
-	uint32_t zero;
+	uint64_t generation;	/* of the policy that it is asked by */
+	char cell[POLICY_ID_BYTES];	/* its id: a number is that of one
+					 * policy, and the resolver may have
+					 * another one */
 	struct host name;
 };
 
@@ -39,8 +41,8 @@ typedef void ask_done(void *arg, const struct ask_answer *answer);
 /* fd is owned from here on.  0 or -ENOMEM. */
 MUST_USE int ask_new(struct ask **out, struct event_base *base, int fd);
 /* The resolver was started anew: use this socket; open questions are put
- * again. */
-void ask_reconnect(struct ask *a, int fd);
+ * again.  -ENOMEM: it cannot be used, and nothing can be asked. */
+MUST_USE int ask_reconnect(struct ask *a, int fd);
 void ask_free(struct ask *a);
 
 /*
@@ -48,10 +50,15 @@ void ask_free(struct ask *a);
  * the answer, with REASON_DNS_TIMEOUT, or with what failed when it was put
  * again.
  * NULL: *why is LIMIT_TOTAL (the table or the socket is full), LIMIT_MEMORY,
- * or RESOLVER_UNAVAILABLE when the resolver is away.
+ * RESOLVER_UNAVAILABLE when the resolver is away, POLICY_UNAVAILABLE or
+ * UNKNOWN_CELL.
+ *
+ * The resolver answers by its own policy when that is newer than the
+ * question's, and waits for the one of the question when it is older.
  */
-MUST_USE struct ask_call *ask_start(struct ask *a, uint32_t cell,
-    const struct host *name, ask_done *done, void *arg, enum reason *why);
+MUST_USE struct ask_call *ask_start(struct ask *a,
+    const struct policy *p, uint32_t cell, const struct host *name,
+    ask_done *done, void *arg, enum reason *why);
 /* done will not be called. */
 void ask_cancel(struct ask_call *c);
 

@@ -23,6 +23,7 @@
 #define TCP_MAX 256u
 #define TCP_IDLE_MS 10000u
 #define PENDING_MAX 4096u
+#define UNSENT_MS 10u		/* until a full socket is tried again */
 
 /* Where a datagram came from and was sent to. */
 struct way {
@@ -46,18 +47,25 @@ struct waiting {
 	uint32_t cell;
 	enum record_via via;
 	struct way way;			/* UDP */
-	struct front_tcp *tcp;		/* TCP, or NULL when it ended */
+	struct front_tcp *tcp;		/* TCP: held until it is answered */
 	struct engine *engine;		/* engine's question (VIA_NONE), or
 					 * NULL when it ended */
-	uint64_t ask_id;
+	uint64_t ask_id, generation;
+	char cell_id[POLICY_ID_BYTES];
 };
 
-/* The SEQPACKET of an engine. */
+/*
+ * The SEQPACKET of an engine.  What finds it full waits in `unsent`, which
+ * has room for an answer to each open question and one more; nothing is read
+ * meanwhile.
+ */
 struct engine {
 	struct front *front;
 	struct engine *next;
-	struct event *readable;
+	struct event *readable, *again;
 	int fd;
+	struct ask_answer *unsent;
+	size_t n_unsent, room, n_open;
 };
 
 struct front {
@@ -202,6 +210,73 @@ record_allowed(const struct waiting *w, enum reason why)
 
 /* ---- the end of a question ---- */
 
+/* False: it finds no room now.  Where the engine is gone nobody waits for it,
+ * as the end of file says. */
+static bool
+engine_send(struct engine *e, const struct ask_answer *a)
+{
+	return send(e->fd, a, sizeof(*a), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
+	    (errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM &&
+	    errno != EINTR);
+}
+
+static void
+engine_keep(struct engine *e, const struct ask_answer *a)
+{
+	struct timeval again = { .tv_usec = UNSENT_MS * 1000 };
+
+	if (e->n_unsent == e->room)
+		return;			/* not reached: see engine_room */
+	e->unsent[e->n_unsent++] = *a;
+	/* without the timer the socket's next event looks after it */
+	if (e->n_unsent == 1 && event_add(e->again, &again) == 0)
+		event_del(e->readable);
+}
+
+/* True when all is sent. */
+static bool
+engine_send_kept(struct engine *e)
+{
+	size_t n = 0;
+
+	while (n < e->n_unsent && engine_send(e, &e->unsent[n]))
+		n++;
+	e->n_unsent -= n;
+	if (n > 0)
+		memmove(e->unsent, e->unsent + n,
+		    e->n_unsent * sizeof(*e->unsent));
+	return e->n_unsent == 0;
+}
+
+static void
+on_again(evutil_socket_t fd, short what, void *arg)
+{
+	struct timeval again = { .tv_usec = UNSENT_MS * 1000 };
+	struct engine *e = arg;
+
+	(void)fd;
+	(void)what;
+	if (!engine_send_kept(e) || event_add(e->readable, NULL) < 0)
+		event_add(e->again, &again);
+}
+
+/* An answer to one more question has a place. */
+static bool
+engine_room(struct engine *e)
+{
+	size_t n = e->room > 0 ? 2 * e->room : 16;
+	struct ask_answer *more;
+
+	if (e->room >= e->n_open + 2)
+		return true;
+	more = reallocarray(e->unsent, n, sizeof(*more));
+	if (more == NULL)
+		return false;
+	e->unsent = more;
+	e->room = n;
+	return true;
+}
+
 static void
 answer_engine(const struct waiting *w, enum reason why,
     const struct cache_answer *got)
@@ -215,10 +290,8 @@ answer_engine(const struct waiting *w, enum reason why,
 		a.ttl_s = got->ttl_s;
 		memcpy(a.addrs, got->addrs, sizeof(a.addrs));
 	}
-	/* a full socket: the engine's question times out, which refuses */
-	if (send(w->engine->fd, &a, sizeof(a), MSG_DONTWAIT | MSG_NOSIGNAL)
-	    < 0)
-		return;
+	if (w->engine->n_unsent > 0 || !engine_send(w->engine, &a))
+		engine_keep(w->engine, &a);
 }
 
 /* Leave out what this cell may not dial: an allowed name must not point at
@@ -357,6 +430,8 @@ waiting_free(struct waiting *w)
 	if (w->next != NULL)
 		w->next->prev = w->prev;
 	w->front->n_waiting--;
+	if (w->engine != NULL)
+		w->engine->n_open--;
 	if (w->via != VIA_NONE)
 		share_give(w->front->share, &w->client.addr);
 	free(w);
@@ -386,6 +461,19 @@ interface_of(const struct way *way, char name[static IF_NAMESIZE])
 	return name;
 }
 
+/* Its cell in the policy at hand, which may be newer than the engine's. */
+static enum reason
+find_engine_cell(struct waiting *w)
+{
+	const struct policy *p = w->front->policy;
+
+	w->cell = policy_cell_by_id(p, span_str(w->cell_id));
+	if (w->cell != CELL_NONE)
+		return REASON_NONE;
+	return w->generation == policy_generation(p) ? REASON_UNKNOWN_CELL :
+	    REASON_POLICY_CHANGED;
+}
+
 static enum reason
 find_cell(struct waiting *w)
 {
@@ -396,6 +484,8 @@ find_cell(struct waiting *w)
 
 	if (w->front->policy == NULL)
 		return REASON_POLICY_UNAVAILABLE;
+	if (w->via == VIA_NONE)
+		return find_engine_cell(w);
 	key.interface = interface_of(&w->way, interface);
 	w->cell = policy_cell_find(w->front->policy, &key, &why);
 	return w->cell == CELL_NONE ? why : REASON_NONE;
@@ -492,6 +582,8 @@ waiting_new(const struct waiting *from, enum reason *why)
 	w->prev = &f->waiting;
 	f->waiting = w;
 	f->n_waiting++;
+	if (w->engine != NULL)
+		w->engine->n_open++;
 	if (w->tcp != NULL)
 		front_tcp_hold(w->tcp);
 	return w;
@@ -694,8 +786,47 @@ engine_free(struct engine *e)
 		}
 	if (e->readable != NULL)
 		event_free(e->readable);
+	if (e->again != NULL)
+		event_free(e->again);
 	close(e->fd);
+	free(e->unsent);
 	free(e);
+}
+
+/* Judged by the policy at hand; one that is asked by a policy yet to come
+ * waits for that: what it allows would be refused here. */
+static void
+engine_question(struct waiting *w)
+{
+	const struct policy *p = w->front->policy;
+	enum reason why = REASON_NONE;
+
+	if (p != NULL && w->generation > policy_generation(p)) {
+		if (waiting_new(w, &why) == NULL)
+			answer_engine(w, why, NULL);
+		return;
+	}
+	why = find_cell(w);
+	if (why != REASON_NONE)
+		answer_engine(w, why, NULL);
+	else
+		judge(w);
+}
+
+/* An engine reads hostile bytes: take no name on trust. */
+static bool
+read_question(struct waiting *w, const struct ask_question *q, ssize_t n)
+{
+	if (n != (ssize_t)sizeof(*q) || q->name.len > HOST_MAX_BYTES ||
+	    memchr(q->cell, '\0', sizeof(q->cell)) == NULL ||
+	    host_parse(&w->question.name, span_of(q->name.name,
+	    q->name.len)) != REASON_NONE)
+		return false;
+	w->ask_id = q->id;
+	w->generation = q->generation;
+	memcpy(w->cell_id, q->cell, sizeof(w->cell_id));
+	w->via = VIA_NONE;
+	return true;
 }
 
 static void
@@ -705,7 +836,7 @@ on_engine(evutil_socket_t fd, short what, void *arg)
 	struct ask_question q;
 
 	(void)what;
-	for (unsigned i = 0; i < READS_PER_WAKE; i++) {
+	for (unsigned i = 0; i < READS_PER_WAKE && engine_send_kept(e); i++) {
 		struct waiting w = { .front = e->front, .engine = e };
 		ssize_t n = recv(fd, &q, sizeof(q), MSG_DONTWAIT |
 		    MSG_TRUNC);		/* the length that was sent */
@@ -716,17 +847,12 @@ on_engine(evutil_socket_t fd, short what, void *arg)
 			engine_free(e);
 			return;
 		}
-		/* an engine reads hostile bytes: take no name on trust */
-		if (n != (ssize_t)sizeof(q) || e->front->policy == NULL ||
-		    q.cell >= policy_cells(e->front->policy) ||
-		    q.name.len > HOST_MAX_BYTES ||
-		    host_parse(&w.question.name, span_of(q.name.name,
-		    q.name.len)) != REASON_NONE)
+		if (!read_question(&w, &q, n))
 			continue;
-		w.ask_id = q.id;
-		w.cell = q.cell;
-		w.via = VIA_NONE;
-		judge(&w);
+		if (engine_room(e))
+			engine_question(&w);
+		else
+			answer_engine(&w, REASON_LIMIT_MEMORY, NULL);
 	}
 	emit_flush(e->front->parts.emit);
 }
@@ -744,7 +870,9 @@ front_add_engine(struct front *f, int fd)
 	f->engines = e;
 	e->readable = event_new(f->parts.base, fd, EV_READ | EV_PERSIST,
 	    on_engine, e);
-	if (e->readable == NULL || event_add(e->readable, NULL) < 0) {
+	e->again = event_new(f->parts.base, -1, 0, on_again, e);
+	if (!engine_room(e) || e->again == NULL || e->readable == NULL ||
+	    event_add(e->readable, NULL) < 0) {
 		engine_free(e);
 		return -ENOMEM;
 	}
@@ -820,7 +948,8 @@ front_free(struct front *f)
 		return;
 	f->stopping = true;
 	while (f->waiting != NULL) {
-		resolve_cancel(f->waiting->call);
+		if (f->waiting->call != NULL)
+			resolve_cancel(f->waiting->call);
 		waiting_free(f->waiting);
 	}
 	while (f->engines != NULL)
@@ -836,30 +965,15 @@ front_free(struct front *f)
 	free(f);
 }
 
-/* An engine's cell by its number in the new image. */
-static bool
-renumber(const struct policy *old, const struct policy *p, uint32_t *cell)
-{
-	struct cell_view view;
-
-	if (old == NULL || p == NULL || !policy_cell(old, *cell, 0, &view))
-		return false;
-	*cell = policy_cell_by_id(p, view.id);
-	return *cell != CELL_NONE;
-}
-
 /* A question that waits, under the new policy: true when it may go on. */
 static bool
-judge_again(struct waiting *w, const struct policy *old)
+judge_again(struct waiting *w)
 {
 	struct front *f = w->front;
 	struct decide_at where;
 
 	w->flow = (struct decision){ .rule = RULE_NONE };
-	if (w->via != VIA_NONE)
-		w->flow.reason = find_cell(w);
-	else if (!renumber(old, f->policy, &w->cell))
-		w->flow.reason = REASON_POLICY_CHANGED;
+	w->flow.reason = find_cell(w);
 	where = at(f, w->cell);
 	if (w->flow.reason == REASON_NONE &&
 	    decide_question(&where, &w->question.name, &w->flow))
@@ -871,10 +985,20 @@ judge_again(struct waiting *w, const struct policy *old)
 	return false;
 }
 
+/* One that waited for a policy begins anew. */
+static void
+begin_again(struct waiting *w)
+{
+	struct waiting now = *w;
+
+	waiting_free(w);
+	if (now.engine != NULL)
+		engine_question(&now);
+}
+
 void
 front_set_policy(struct front *f, const struct policy *p)
 {
-	const struct policy *old = f->policy;
 	struct waiting *w = f->waiting, *next;
 
 	f->policy = p;
@@ -882,7 +1006,11 @@ front_set_policy(struct front *f, const struct policy *p)
 	 * it is judged by the new policy already */
 	for (; w != NULL; w = next) {
 		next = w->next;
-		if (judge_again(w, old))
+		if (w->call == NULL) {
+			begin_again(w);
+			continue;
+		}
+		if (judge_again(w))
 			continue;
 		resolve_cancel(w->call);
 		waiting_free(w);

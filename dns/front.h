@@ -45,7 +45,7 @@ void front_free(struct front *f);
 MUST_USE int front_add_udp(struct front *f, int fd);
 MUST_USE int front_add_tcp(struct front *f, int fd);
 /* From here on this policy judges; NULL: everything is refused.  Questions
- * that wait are judged again, so the one before is still valid meanwhile. */
+ * that wait are judged again. */
 void front_set_policy(struct front *f, const struct policy *p);
 
 /* An engine's SEQPACKET: questions are judged, resolved, pinned, answered.

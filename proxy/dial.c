@@ -125,8 +125,8 @@ dial_resolve(struct conn *c)
 		    conn_now_ms(), o->addrs);
 	if (o->n_addrs > 0)
 		return judge_addrs(c);
-	o->ask = ask_start(c->proxy->parts.ask, c->cell, &o->name, on_answer,
-	    c, &why);
+	o->ask = ask_start(c->proxy->parts.ask, c->proxy->policy, c->cell,
+	    &o->name, on_answer, c, &why);
 	if (o->ask == NULL)
 		return conn_refuse(c, why);
 	return STEP_WAIT;

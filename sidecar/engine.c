@@ -155,6 +155,15 @@ new_pins(struct engine *e, int fd)
 }
 
 static void
+new_resolver(struct engine *e, int fd)
+{
+	if (ask_reconnect(e->ask, fd) == 0)
+		return;
+	log_line(LOG_ERROR_, "the resolver cannot be asked: no memory");
+	role_fail(e->role);
+}
+
+static void
 engine_gift(struct role *r, enum give what, unsigned index, int fd)
 {
 	struct engine *e = r->self;
@@ -163,7 +172,7 @@ engine_gift(struct role *r, enum give what, unsigned index, int fd)
 	if (what == GIVE_PINS)
 		new_pins(e, fd);
 	else if (what == GIVE_ASK)
-		ask_reconnect(e->ask, fd);
+		new_resolver(e, fd);
 	else
 		close(fd);
 }

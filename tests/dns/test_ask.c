@@ -10,11 +10,14 @@
 
 #include <cmocka.h>
 
+#include "tests/policy/one.h"
+
 /* The resolver's end of a socket pair, played by the test. */
 struct world {
 	struct event_base *base;
 	struct ask *ask;
 	int far;
+	struct one one;
 };
 
 struct got {
@@ -53,6 +56,7 @@ world_new(void)
 	struct world w = { .base = event_base_new() };
 	int fd = pair(&w.far);
 
+	one_rules(&w.one, "    - {verdict: allow, hostname: a.example}\n");
 	assert_int_equal(ask_new(&w.ask, w.base, fd), 0);
 	return w;
 }
@@ -64,6 +68,7 @@ world_free(struct world *w)
 	if (w->far >= 0)
 		close(w->far);
 	event_base_free(w->base);
+	one_done(&w->one);
 }
 
 static void
@@ -75,10 +80,9 @@ turn(struct world *w)
 static struct ask_call *
 start(struct world *w, const char *name, struct got *g)
 {
-	struct host h;
+	struct host h = one_host(name);
 
-	assert_int_equal(host_parse(&h, span_str(name)), REASON_NONE);
-	return ask_start(w->ask, 3, &h, on_done, g, &g->why);
+	return ask_start(w->ask, w->one.policy, 0, &h, on_done, g, &g->why);
 }
 
 static struct ask_question
@@ -128,7 +132,8 @@ answers_find_their_questions_in_any_order(void **state)
 	qa = heard(&w);
 	qb = heard(&w);
 	assert_string_equal(qa.name.name, "a.example");
-	assert_int_equal(qa.cell, 3);
+	assert_string_equal(qa.cell, "a");
+	assert_int_equal(qa.generation, policy_generation(w.one.policy));
 	assert_int_not_equal(qa.id, qb.id);
 	m = yes(qb.id);
 	tell(&w, &m, sizeof(m));
@@ -229,7 +234,7 @@ a_new_resolver_is_asked_again_what_is_open(void **state)
 	assert_int_equal(a.n + b.n, 0);
 	assert_null(start(&w, "c.example", &a));	/* it is away */
 	fd = pair(&w.far);
-	ask_reconnect(w.ask, fd);
+	assert_int_equal(ask_reconnect(w.ask, fd), 0);
 	ida = heard(&w).id;
 	idb = heard(&w).id;
 	assert_true(silent(&w));
@@ -257,7 +262,7 @@ what_cannot_be_put_again_fails_in_the_next_turn(void **state)
 	fd = pair(&w.far);
 	close(w.far);			/* dead at once */
 	w.far = -1;
-	ask_reconnect(w.ask, fd);
+	assert_int_equal(ask_reconnect(w.ask, fd), 0);
 	assert_int_equal(g.n, 0);	/* never inside a call of ours */
 	event_base_loop(w.base, EVLOOP_ONCE);
 	turn(&w);
@@ -289,6 +294,23 @@ the_table_has_an_end(void **state)
 	assert_non_null(start(&w, "a.example", &g));
 	world_free(&w);			/* frees what is open, calls nobody */
 	assert_int_equal(g.n, 0);
+}
+
+static void
+nobody_asks_without_a_policy_or_a_cell(void **state)
+{
+	struct world w = world_new();
+	struct host h = one_host("a.example");
+	struct got g = { 0 };
+
+	(void)state;
+	assert_null(ask_start(w.ask, NULL, 0, &h, on_done, &g, &g.why));
+	assert_int_equal(g.why, REASON_POLICY_UNAVAILABLE);
+	assert_null(ask_start(w.ask, w.one.policy, 1, &h, on_done, &g,
+	    &g.why));
+	assert_int_equal(g.why, REASON_UNKNOWN_CELL);
+	assert_true(silent(&w));
+	world_free(&w);
 }
 
 static void
@@ -339,6 +361,7 @@ main(void)
 		cmocka_unit_test(
 		    what_cannot_be_put_again_fails_in_the_next_turn),
 		cmocka_unit_test(the_table_has_an_end),
+		cmocka_unit_test(nobody_asks_without_a_policy_or_a_cell),
 		cmocka_unit_test(a_full_socket_refuses),
 		cmocka_unit_test(silence_ends_at_the_time_limit),
 	};

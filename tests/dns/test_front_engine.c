@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dns/front.h"
 
+#include "policy/image.h"
 #include "tests/dns/front_stage.h"
 
 /* The questions that engines put to the front. */
@@ -26,7 +27,8 @@ engine(struct world *w)
 static struct ask_question
 question(uint64_t id, const char *name)
 {
-	return (struct ask_question){ .id = id, .name = one_host(name) };
+	return (struct ask_question){ .id = id, .generation = 7, .cell = "a",
+	    .name = one_host(name) };
 }
 
 static void
@@ -78,9 +80,7 @@ an_engines_unsound_questions_are_passed_over(void **state)
 	send(fd, &m, sizeof(m), 0);		/* longer */
 	send(fd, &good, sizeof(good) - 1, 0);
 	send(fd, &good, 1, 0);
-	m.q.cell = 1;				/* there is one cell, 0 */
-	send(fd, &m.q, sizeof(m.q), 0);
-	m.q.cell = CELL_NONE;
+	memset(m.q.cell, 'a', sizeof(m.q.cell));	/* without an end */
 	send(fd, &m.q, sizeof(m.q), 0);
 	m.q = good;
 	m.q.name.len = 0;
@@ -101,9 +101,16 @@ an_engines_unsound_questions_are_passed_over(void **state)
 	send(fd, &m.q, sizeof(m.q), 0);
 	assert_true(engine_get(w, fd, &a));
 	assert_int_equal(a.id, 10);
+	/* sound ones that nobody can judge are told so */
+	strcpy(m.q.cell, "b");
+	send(fd, &m.q, sizeof(m.q), 0);
+	assert_true(engine_get(w, fd, &a));
+	assert_int_equal(a.reason, REASON_UNKNOWN_CELL);
 	front_set_policy(w->front, NULL);
 	send(fd, &good, sizeof(good), 0);
-	assert_false(engine_get(w, fd, &a));
+	assert_true(engine_get(w, fd, &a));
+	assert_int_equal(a.id, 9);
+	assert_int_equal(a.reason, REASON_POLICY_UNAVAILABLE);
 	close(fd);
 	world_free(w);
 }
@@ -158,8 +165,121 @@ an_engines_open_question_is_judged_by_a_new_policy(void **state)
 	front_set_policy(w->front, NULL);
 	assert_true(engine_get(w, fd, &a));
 	assert_int_equal(a.id, 3);
+	assert_int_equal(a.reason, REASON_POLICY_UNAVAILABLE);
+	close(fd);
+	world_free(w);
+}
+
+/* The same rules and another name, as a reload makes them: generation 8. */
+static void
+next_policy(struct world *w)
+{
+	struct image_header *h;
+
+	one_rules(&w->other, RULES
+	    "    - {verdict: allow, hostname: new.test}\n");
+	h = (struct image_header *)(void *)w->other.image;
+	h->generation = 8;
+	assert_int_equal(policy_generation(w->other.policy), 8);
+}
+
+static void
+a_question_by_a_policy_to_come_waits_for_it(void **state)
+{
+	struct world *w = world_new();
+	struct ask_question q = question(1, "new.test");
+	struct ask_answer a;
+	int fd = engine(w), dead = engine(w);
+
+	(void)state;
+	next_policy(w);
+	q.generation = 8;
+	send(dead, &q, sizeof(q), 0);
+	send(fd, &q, sizeof(q), 0);
+	work(w, 50);
+	assert_int_equal(asked("new.test"), 0);
+	assert_int_equal(recv(fd, &a, sizeof(a), MSG_DONTWAIT), -1);
+	close(dead);
+	work(w, 20);
+	/* the one before, once more: not yet */
+	front_set_policy(w->front, w->one.policy);
+	work(w, 20);
+	assert_int_equal(recv(fd, &a, sizeof(a), MSG_DONTWAIT), -1);
+	front_set_policy(w->front, w->other.policy);
+	assert_true(engine_get(w, fd, &a));
+	assert_int_equal(a.id, 1);
+	assert_int_equal(a.reason, REASON_NONE);
+	q = question(2, "new.test");
+	q.generation = 9;
+	send(fd, &q, sizeof(q), 0);
+	work(w, 20);
+	front_set_policy(w->front, NULL);
+	assert_true(engine_get(w, fd, &a));
+	assert_int_equal(a.id, 2);
+	assert_int_equal(a.reason, REASON_POLICY_UNAVAILABLE);
+	close(fd);
+	world_free(w);
+}
+
+static void
+a_question_by_an_older_policy_is_judged_by_the_newer(void **state)
+{
+	struct world *w = world_new();
+	struct ask_question q = question(1, "new.test");
+	struct ask_answer a;
+	int fd = engine(w);
+
+	(void)state;
+	next_policy(w);
+	front_set_policy(w->front, w->other.policy);
+	send(fd, &q, sizeof(q), 0);
+	assert_true(engine_get(w, fd, &a));
+	assert_int_equal(a.reason, REASON_NONE);
+	/* a cell that the newer one has no more */
+	strcpy(q.cell, "gone");
+	send(fd, &q, sizeof(q), 0);
+	assert_true(engine_get(w, fd, &a));
 	assert_int_equal(a.reason, REASON_POLICY_CHANGED);
 	close(fd);
+	world_free(w);
+}
+
+static void
+a_full_socket_loses_no_answer(void **state)
+{
+	enum { OPEN = 200, ALL = 1500 };
+	static bool answered[ALL + 1];
+	struct world *w = world_new();
+	unsigned sent = 0, got = 0, late = 0;
+	struct ask_answer a;
+	int fd = engine(w);
+
+	(void)state;
+	memset(answered, 0, sizeof(answered));
+	for (unsigned stuck = 0; sent < ALL && stuck < 300; stuck++) {
+		struct ask_question q = question(sent + 1, sent < OPEN ?
+		    "slow.allowed.test" : "spy.evil.test");
+
+		if (send(fd, &q, sizeof(q), MSG_DONTWAIT) >= 0) {
+			sent++;
+			stuck = 0;
+		}
+		work(w, sent < OPEN || stuck == 0 ? 0 : 3);
+		event_base_loop(w->base, EVLOOP_NONBLOCK);
+	}
+	assert_in_range(sent, OPEN + 50, ALL - 1);
+	work(w, 400);			/* those of the slow name too */
+	while (got < sent && engine_get(w, fd, &a)) {
+		assert_in_range(a.id, 1, sent);
+		assert_false(answered[a.id]);
+		answered[a.id] = true;
+		late += a.id <= OPEN && a.reason == REASON_NONE;
+		got++;
+	}
+	assert_int_equal(got, sent);
+	assert_int_equal(late, OPEN);
+	close(fd);
+	work(w, 30);
 	world_free(w);
 }
 
@@ -173,6 +293,10 @@ main(void)
 		    an_engine_that_dies_leaves_its_questions_behind),
 		cmocka_unit_test(
 		    an_engines_open_question_is_judged_by_a_new_policy),
+		cmocka_unit_test(a_question_by_a_policy_to_come_waits_for_it),
+		cmocka_unit_test(
+		    a_question_by_an_older_policy_is_judged_by_the_newer),
+		cmocka_unit_test(a_full_socket_loses_no_answer),
 	};
 
 	return cmocka_run_group_tests(tests, server_start, server_stop);
