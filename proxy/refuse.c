@@ -167,22 +167,33 @@ struct words {
 static void
 collect(const struct refusal *r, struct words *w)
 {
-	plain(r->place.len > 0 ? r->place : span_str("-"), w->place,
-	    sizeof(w->place));
-	plain(r->rule.len > 0 ? r->rule : span_str("-"), w->rule,
-	    sizeof(w->rule));
+	plain(r->place, w->place, sizeof(w->place));
+	plain(r->rule, w->rule, sizeof(w->rule));
 	plain(r->words, w->said, sizeof(w->said));
 	plain(r->help, w->help, sizeof(w->help));
 }
 
 /* ---- the answer ---- */
 
+/* The reason word, and the place and rule where there are such. */
+static void
+add_short(const struct refusal *r, const struct words *w, struct text *t)
+{
+	add(t, "%s", reason_word(r->reason));
+	if (w->place[0] != '\0')
+		add(t, " %s", w->place);
+	if (w->rule[0] != '\0')
+		add(t, " rule %s", w->rule);
+}
+
 /* Two sentences: what was refused by which rule; why, and where to ask. */
 static void
 body_text(const struct refusal *r, const struct words *w, struct text *t)
 {
-	add(t, "penstock refused %s: %s (%s, rule %s).", w->place,
-	    reason_text(r->reason), reason_word(r->reason), w->rule);
+	add(t, "penstock refused %s: %s (%s%s%s).",
+	    w->place[0] != '\0' ? w->place : "this request",
+	    reason_text(r->reason), reason_word(r->reason),
+	    w->rule[0] != '\0' ? ", rule " : "", w->rule);
 	if (w->said[0] != '\0')
 		add(t, " %s.", w->said);
 	if (w->help[0] != '\0' && is_policy(r->reason))
@@ -218,12 +229,13 @@ refuse_http(const struct refusal *r, uint8_t out[static REFUSE_MAX_BYTES])
 		body_json(r, &w, &b);
 	else
 		body_text(r, &w, &b);
-	add(&t, "HTTP/1.%u %u %s: %s %s rule %s\r\n", r->minor == 0 ? 0 : 1,
-	    status, phrase_of(status), reason_word(r->reason), w.place,
-	    w.rule);
-	add(&t, "Proxy-Status: penstock; error=%s; details=\"%s %s rule %s\""
-	    "\r\n", refuse_proxy_error(r->reason), reason_word(r->reason),
-	    w.place, w.rule);
+	add(&t, "HTTP/1.%u %u %s: ", r->minor == 0 ? 0 : 1, status,
+	    phrase_of(status));
+	add_short(r, &w, &t);
+	add(&t, "\r\nProxy-Status: penstock; error=%s; details=\"",
+	    refuse_proxy_error(r->reason));
+	add_short(r, &w, &t);
+	add(&t, "\"\r\n");
 	if (status == 407)
 		add(&t, "Proxy-Authenticate: Basic realm=\"penstock\", "
 		    "charset=\"UTF-8\"\r\n");

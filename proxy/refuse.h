@@ -29,7 +29,7 @@ const char *refuse_proxy_error(enum reason r);
 
 /*
  * A whole HTTP answer: status line whose reason phrase carries the refusal
- * ("403 Denied by penstock: no_rule evil.test:443 rule -"), Proxy-Status,
+ * ("403 Denied by penstock: rule_deny evil.test:443 rule 7"), Proxy-Status,
  * Content-Length, Connection: close, and a body of two sentences or JSON.
  * Returns its length (never 0, never above REFUSE_MAX_BYTES).
  */

@@ -210,6 +210,50 @@ the_text_form_names_the_rule_its_words_and_the_help(void **state)
 	assert_non_null(strstr(text, "penstock; error=http_request_denied;"));
 }
 
+/* "penstock refused -: ..." was no sentence. */
+static void
+what_is_not_known_is_left_out_of_the_words(void **state)
+{
+	static const struct {
+		const char *place, *rule, *line, *body;
+	} t[] = {
+		{ "", "", "HTTP/1.1 400 Bad request to penstock: "
+		    "head_malformed\r\n", "\r\n\r\npenstock refused this "
+		    "request: the HTTP head is malformed "
+		    "(head_malformed).\n" },
+		{ "a.test:80", "", "HTTP/1.1 400 Bad request to penstock: "
+		    "head_malformed a.test:80\r\n", "\r\n\r\npenstock "
+		    "refused a.test:80: the HTTP head is malformed "
+		    "(head_malformed).\n" },
+		{ "", "no-a", "HTTP/1.1 400 Bad request to penstock: "
+		    "head_malformed rule no-a\r\n", " (head_malformed, "
+		    "rule no-a).\n" },
+	};
+	char text[REFUSE_MAX_BYTES + 1], details[100];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct refusal r = { .reason = REASON_HEAD_MALFORMED,
+		    .minor = 1, .place = span_str(t[i].place),
+		    .rule = span_str(t[i].rule) };
+		size_t n = refuse_http(&r, out), len;
+
+		memcpy(text, out, n);
+		text[n] = '\0';
+		assert_memory_equal(text, t[i].line, strlen(t[i].line));
+		assert_non_null(strstr(text, t[i].body));
+		len = strlen(t[i].line) - strlen("HTTP/1.1 400 Bad request "
+		    "to penstock: \r\n");
+		snprintf(details, sizeof(details), "; details=\"%.*s\"\r\n",
+		    (int)len, t[i].line + 38);
+		if (strstr(text, details) == NULL)
+			fail_msg("'%s' is not in '%s'", details, text);
+		r.json = true;
+		answer(&r, &len);
+		assert_null(strstr((char *)out, "\"-\""));
+	}
+}
+
 static void
 an_alert_says_what_kind_of_no_it_is(void **state)
 {
@@ -244,6 +288,7 @@ main(void)
 		cmocka_unit_test(the_json_form_is_json_whatever_it_reports),
 		cmocka_unit_test(
 		    the_text_form_names_the_rule_its_words_and_the_help),
+		cmocka_unit_test(what_is_not_known_is_left_out_of_the_words),
 		cmocka_unit_test(an_alert_says_what_kind_of_no_it_is),
 	};
 
