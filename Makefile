@@ -145,6 +145,7 @@ $(B)/tests/replay/../fault/test_io: LDFLAGS += \
 $(B)/tests/proxy/test_listen: LDFLAGS += -Wl,--wrap=getsockopt \
 	-Wl,--wrap=getsockname,--wrap=conn_new,--wrap=account_turned_away
 
+$(B)/tests/dns/test_resolve: LDFLAGS += -Wl,--wrap=event_new
 $(B)/tests/dns/test_share: LDFLAGS += -Wl,--wrap=calloc
 $(B)/tests/sidecar/test_recorder: LDFLAGS += -Wl,--wrap=write
 

@@ -10,7 +10,8 @@
 #include "dns/message.h"
 
 #define BUCKETS 1024u
-#define SOCKETS_MAX 64u
+#define SOCKETS_MAX 64u	/* more than c-ares has: two a server */
+#define POLL_MS 20		/* of sockets that cannot be watched */
 
 /* One name that is being asked for, and everyone who waits for it. */
 struct job {
@@ -44,6 +45,7 @@ struct resolve {
 	ares_channel channel;
 	struct event *sockets[SOCKETS_MAX];
 	evutil_socket_t fds[SOCKETS_MAX];
+	bool polled[SOCKETS_MAX];	/* without memory for its event */
 	struct event *timer;
 	struct job *buckets[BUCKETS];
 	unsigned pending;
@@ -65,8 +67,13 @@ now_ms(void)
 static void
 arm_timer(struct resolve *r)
 {
-	struct timeval tv, *left = ares_timeout(r->channel, NULL, &tv);
+	struct timeval most = { .tv_usec = POLL_MS * 1000 }, tv;
+	struct timeval *left = NULL;
 
+	for (unsigned i = 0; i < SOCKETS_MAX; i++)
+		if (r->polled[i])
+			left = &most;
+	left = ares_timeout(r->channel, left, &tv);
 	if (left == NULL)
 		event_del(r->timer);
 	else
@@ -91,21 +98,25 @@ on_timer(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	for (unsigned i = 0; i < SOCKETS_MAX; i++)
+		if (r->polled[i])
+			ares_process_fd(r->channel, r->fds[i], r->fds[i]);
 	ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
 	arm_timer(r);
 }
 
-/* The place of a descriptor, or a free one; SOCKETS_MAX when all are used:
- * that query then times out, which refuses. */
+/* The place of a descriptor, or a free one. */
 static unsigned
 socket_place(const struct resolve *r, evutil_socket_t fd)
 {
 	unsigned empty = SOCKETS_MAX;
 
 	for (unsigned i = 0; i < SOCKETS_MAX; i++) {
-		if (r->sockets[i] != NULL && r->fds[i] == fd)
+		bool used = r->sockets[i] != NULL || r->polled[i];
+
+		if (used && r->fds[i] == fd)
 			return i;
-		if (r->sockets[i] == NULL && empty == SOCKETS_MAX)
+		if (!used && empty == SOCKETS_MAX)
 			empty = i;
 	}
 	return empty;
@@ -124,13 +135,19 @@ on_socket_state(void *arg, ares_socket_t fd, int readable, int writable)
 	if (r->sockets[i] != NULL)
 		event_free(r->sockets[i]);
 	r->sockets[i] = NULL;
+	r->polled[i] = false;
 	if (what == 0)
 		return;
 	r->fds[i] = fd;
 	r->sockets[i] = event_new(r->base, fd, (short)(what | EV_PERSIST),
 	    on_socket, r);
+	if (r->sockets[i] != NULL && event_add(r->sockets[i], NULL) == 0)
+		return;
+	/* its answer would end as a time-out */
 	if (r->sockets[i] != NULL)
-		event_add(r->sockets[i], NULL);
+		event_free(r->sockets[i]);
+	r->sockets[i] = NULL;
+	r->polled[i] = true;
 }
 
 /* "1.2.3.4:53,[2001:db8::1]:53" */
@@ -307,8 +324,17 @@ on_reply(void *arg, int status, int timeouts, unsigned char *msg, int len)
 	free(q);
 }
 
-/* Both families as one answer.  An address in one outweighs a failure of the
- * other; of two failures the one that is not an absence counts. */
+/* How much a failure says against what the other family says. */
+static int
+weight(enum reason why)
+{
+	return why == REASON_DNS_NODATA ? 0 :
+	    why == REASON_DNS_NXDOMAIN ? 1 : 2;
+}
+
+/* Both families as one answer.  Addresses of one outweigh a failure of the
+ * other, but are kept no longer than that; of two failures the one that is no
+ * absence counts. */
 static void
 merge(const struct job *j, struct cache_answer *out)
 {
@@ -323,11 +349,13 @@ merge(const struct job *j, struct cache_answer *out)
 			out->addrs[out->n_addrs++] = b->addrs[i];
 		return;
 	}
-	if (b->reason == REASON_NONE)
+	if (a->reason != REASON_NONE && (b->reason == REASON_NONE ||
+	    !j->resolve->settings.ipv4 ||
+	    weight(b->reason) > weight(a->reason)))
 		*out = *b;
-	else if (a->reason == REASON_DNS_NODATA && b->reason != a->reason &&
-	    j->resolve->settings.ipv6)
-		*out = *b;
+	if (out->reason == REASON_NONE && out->ttl_s > CACHE_FAILURE_S &&
+	    weight(a->reason != REASON_NONE ? a->reason : b->reason) == 2)
+		out->ttl_s = CACHE_FAILURE_S;
 }
 
 static void

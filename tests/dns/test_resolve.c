@@ -210,6 +210,91 @@ what_is_open_is_put_to_the_new_servers(void **state)
 	move_close(&m);
 }
 
+/* The mute server answers after all: for AAAA, and that it failed for A. */
+static void
+serve_half(const struct move *m)
+{
+	static const uint8_t answer[] = { 0xc0, 12, 0, 28, 0, 1, 0, 0, 14, 16,
+	    0, 16, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7 };
+	struct sockaddr_in from;
+	socklen_t len = sizeof(from);
+	uint8_t b[1024];
+	ssize_t n = recvfrom(m->fd, b, sizeof(b) - sizeof(answer),
+	    MSG_DONTWAIT, (struct sockaddr *)&from, &len);
+	size_t at = 12;
+
+	if (n < 17)
+		return;
+	while (b[at] != 0)
+		at += 1u + b[at];
+	at += 5;
+	b[2] |= 0x80;
+	b[11] = 0;
+	if (b[at - 3] == 28) {
+		b[7] = 1;
+		memcpy(b + at, answer, sizeof(answer));
+		at += sizeof(answer);
+	} else {
+		b[3] = 2;
+	}
+	assert_int_equal(sendto(m->fd, b, at, 0, (struct sockaddr *)&from,
+	    len), at);
+}
+
+static void
+half_an_answer_is_kept_no_longer_than_its_failure(void **state)
+{
+	struct resolve_settings both;
+	struct got g = { 0 };
+	enum reason why;
+	struct move m;
+
+	(void)state;
+	move_open(&m, true);
+	both = m.mute;
+	both.ipv6 = true;
+	assert_int_equal(resolve_reconfigure(m.resolve, &both), 0);
+	g.base = m.base;
+	assert_non_null(resolve_start(m.resolve, &m.a, on_done, &g, &why));
+	while (g.n == 0) {
+		event_base_loop(m.base, EVLOOP_NONBLOCK);
+		serve_half(&m);
+	}
+	assert_int_equal(g.answer.reason, REASON_NONE);
+	assert_int_equal(g.answer.n_addrs, 1);
+	assert_in_range(g.answer.ttl_s, 1, CACHE_FAILURE_S);
+	move_close(&m);
+}
+
+struct event *__real_event_new(struct event_base *base, evutil_socket_t fd,
+    short what, event_callback_fn fn, void *arg);
+struct event *__wrap_event_new(struct event_base *base, evutil_socket_t fd,
+    short what, event_callback_fn fn, void *arg);
+static bool no_memory;
+
+struct event *
+__wrap_event_new(struct event_base *base, evutil_socket_t fd, short what,
+    event_callback_fn fn, void *arg)
+{
+	return no_memory && fd >= 0 ? NULL :
+	    __real_event_new(base, fd, what, fn, arg);
+}
+
+static void
+a_socket_that_cannot_be_watched_is_looked_at(void **state)
+{
+	struct got g, big;
+
+	(void)state;
+	no_memory = true;
+	g = ask_for("a.example", 1);
+	big = ask_for("big.example", 1);
+	no_memory = false;
+	assert_int_equal(g.answer.reason, REASON_NONE);
+	assert_int_equal(g.answer.n_addrs, 2);
+	assert_int_equal(big.answer.reason, REASON_NONE);
+}
+
 static struct move *moving;
 static struct got first_got;
 
@@ -263,6 +348,9 @@ main(void)
 		cmocka_unit_test(
 		    both_families_are_merged_and_equal_questions_asked_once),
 		cmocka_unit_test(an_alias_is_followed),
+		cmocka_unit_test(
+		    half_an_answer_is_kept_no_longer_than_its_failure),
+		cmocka_unit_test(a_socket_that_cannot_be_watched_is_looked_at),
 		cmocka_unit_test(what_is_open_is_put_to_the_new_servers),
 		cmocka_unit_test(an_answer_of_the_old_servers_is_not_kept),
 		cmocka_unit_test(a_truncated_answer_is_asked_again_over_tcp),
