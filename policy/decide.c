@@ -810,8 +810,7 @@ near_name(const struct ask *q, const struct host *name)
 }
 
 uint32_t
-decide_nearest(const struct decide_at *at, const struct host *name,
-    uint16_t port)
+decide_nearest(const struct decide_at *at, const struct host *name)
 {
 	char text[HOST_MAX_BYTES + 3] = "a.";
 	uint32_t rule;
@@ -819,7 +818,6 @@ decide_nearest(const struct decide_at *at, const struct host *name,
 	unsigned i;
 	struct ask q;
 
-	(void)port;
 	if (!ask_begin(&q, at) || name->len == 0)
 		return RULE_NONE;
 	rule = near_name(&q, name);	/* the same name, another port */

@@ -116,7 +116,6 @@ bool decide_ech_denied(const struct decide_at *at);
  * For explain: the rule that comes nearest to allowing this (same name on
  * another port, a parent name's wildcard, ...); RULE_NONE when none does.
  */
-uint32_t decide_nearest(const struct decide_at *at, const struct host *name,
-    uint16_t port);
+uint32_t decide_nearest(const struct decide_at *at, const struct host *name);
 
 #endif

@@ -13,6 +13,10 @@
  * once, for both directions and edge-triggered, and leaves with its close:
  * one system call for its whole life, and no memory per socket.  In return
  * its owner must remember what an edge said until EAGAIN (struct side).
+ *
+ * A process that has one must not fork: a socket that a child holds too would
+ * not leave with its close, and its edges would come for an owner that is
+ * gone.  (The filter of an engine allows no fork.)
  */
 struct watch;
 

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <sys/uio.h>
 #include <unistd.h>

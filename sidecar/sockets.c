@@ -58,20 +58,11 @@ tcp_options(int fd)
 
 /* Where a datagram was sent to: the answer leaves from there. */
 static int
-udp_options(int fd, sa_family_t family, bool transparent)
+udp_options(int fd, sa_family_t family)
 {
-	int rc;
-
-	if (family == AF_INET6) {
-		rc = set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
-		if (rc == 0 && transparent)
-			rc = set(fd, IPPROTO_IPV6, IPV6_RECVORIGDSTADDR, 1);
-		return rc;
-	}
-	rc = set(fd, SOL_IP, IP_PKTINFO, 1);
-	if (rc == 0 && transparent)
-		rc = set(fd, SOL_IP, IP_RECVORIGDSTADDR, 1);
-	return rc;
+	return family == AF_INET6 ?
+	    set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) :
+	    set(fd, SOL_IP, IP_PKTINFO, 1);
 }
 
 static int
@@ -94,7 +85,7 @@ bound(const struct endpoint *at, int type, bool transparent)
 	rc = family_options(fd, sa.ss_family, transparent);
 	if (rc == 0)
 		rc = type == SOCK_STREAM ? tcp_options(fd) :
-		    udp_options(fd, sa.ss_family, transparent);
+		    udp_options(fd, sa.ss_family);
 	if (rc == 0 && bind(fd, (struct sockaddr *)&sa, len) != 0)
 		rc = -errno;
 	if (rc == 0 && type == SOCK_STREAM &&

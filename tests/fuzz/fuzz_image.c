@@ -64,7 +64,7 @@ ask(const struct policy *p)
 	asked += decide_port_open(&at, &to);
 	asked += decide_question(&at, &h, &d);
 	asked += decide_is_ancestor(&at, &h);
-	(void)decide_nearest(&at, &h, 443);
+	(void)decide_nearest(&at, &h);
 	(void)policy_cell_find(p, &key, &why);
 	for (i = 0; i < policy_cells(p); i++)
 		asked += policy_cell(p, i, NOW_S, &v);

@@ -614,13 +614,13 @@ the_nearest_rule_is_named(void **state)
 	    "    - {verdict: allow, hostname: \"*.b.example\"}\n");
 	at = one_at(&o);
 	h = one_host("a.example");
-	assert_int_equal(decide_nearest(&at, &h, 22), 0);
+	assert_int_equal(decide_nearest(&at, &h), 0);
 	h = one_host("www.a.example");
-	assert_int_equal(decide_nearest(&at, &h, 443), 0);
+	assert_int_equal(decide_nearest(&at, &h), 0);
 	h = one_host("b.example");
-	assert_int_equal(decide_nearest(&at, &h, 443), 1);
+	assert_int_equal(decide_nearest(&at, &h), 1);
 	h = one_host("z.other");
-	assert_int_equal(decide_nearest(&at, &h, 443), RULE_NONE);
+	assert_int_equal(decide_nearest(&at, &h), RULE_NONE);
 	one_done(&o);
 }
 

@@ -34,7 +34,7 @@ ask_everything(const struct policy *p)
 	asked += decide_port_open(&at, &to);
 	asked += decide_question(&at, &h, &d);
 	asked += decide_is_ancestor(&at, &h);
-	(void)decide_nearest(&at, &h, 443);
+	(void)decide_nearest(&at, &h);
 	(void)policy_cell_find(p, &key, &why);
 	(void)policy_resolvers(p, resolvers);
 	for (i = 0; i < policy_cells(p); i++)

@@ -394,6 +394,43 @@ say(int fd, const char *text)
 	stage_send(fd, text, strlen(text));
 }
 
+/* No assertion here: cmocka jumps, and that within a thread. */
+static void *
+job(void *arg)
+{
+	struct stage_job *j = arg;
+	char got[4096];
+	size_t at = 0;
+
+	while (at < j->len) {
+		size_t left = j->len - at;
+		ssize_t n = j->expect ? recv(j->fd, got,
+		    left < sizeof(got) ? left : sizeof(got), 0) :
+		    send(j->fd, j->data + at, left, MSG_NOSIGNAL);
+
+		if (n <= 0 || (j->expect &&
+		    memcmp(got, j->data + at, (size_t)n) != 0))
+			return NULL;
+		at += (size_t)n;
+	}
+	j->well = true;
+	return NULL;
+}
+
+void
+stage_begin(struct stage_job *j)
+{
+	j->well = false;
+	assert_int_equal(pthread_create(&j->thread, NULL, job, j), 0);
+}
+
+bool
+stage_await(struct stage_job *j)
+{
+	assert_int_equal(pthread_join(j->thread, NULL), 0);
+	return j->well;
+}
+
 void
 stage_expect(int fd, const void *data, size_t len)
 {

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <pthread.h>
 
 #include "ledger-client/record.h"
 #include "proxy/proxy.h"
@@ -41,6 +42,19 @@ int stage_accept(int lfd);		/* -1: nobody within 300 ms */
 int stage_connect(const char *addr, uint16_t port);
 void stage_send(int fd, const void *data, size_t len);
 void say(int fd, const char *text);
+/* The same, or that the bytes come, by a thread of its own; what stage_await
+ * returns is whether it went well.  (A fork would keep the engine's sockets
+ * open, and in its epoll, when it has closed them.) */
+struct stage_job {
+	int fd;
+	const char *data;
+	size_t len;
+	bool expect;
+	bool well;
+	pthread_t thread;
+};
+void stage_begin(struct stage_job *j);
+bool stage_await(struct stage_job *j);
 int64_t stage_now_ms(void);		/* monotonic */
 /* Exactly these bytes come. */
 void stage_expect(int fd, const void *data, size_t len);

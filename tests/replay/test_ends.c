@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -68,24 +67,17 @@ static void
 B026_the_server_may_end_its_half_first(void **state)
 {
 	static char big[1 << 20];
-	int server, fd = opened(&server), status;
-	bool reset;
-	pid_t child;
+	int server, fd = opened(&server);
+	struct stage_job up = { fd, big, sizeof(big), .expect = false };
 
 	(void)state;
 	shutdown(server, SHUT_WR);
 	assert_int_equal(recv(fd, got, 1, 0), 0);
-	child = fork();
-	if (child == 0) {
-		stage_send(fd, big, sizeof(big));
-		shutdown(fd, SHUT_WR);
-		_exit(0);
-	}
-	assert_int_equal(stage_read_all(server, got, sizeof(got), &reset),
-	    sizeof(big));
-	assert_false(reset);
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
+	stage_begin(&up);
+	stage_expect(server, big, sizeof(big));
+	assert_true(stage_await(&up));
+	shutdown(fd, SHUT_WR);
+	assert_int_equal(recv(server, got, 1, 0), 0);
 	close(fd);
 	close(server);
 	assert_int_equal(stage_record(RECORD_END)->how, HOW_FIN);
@@ -356,37 +348,44 @@ N26_everything_works_above_descriptor_1023(void **state)
 	setrlimit(RLIMIT_NOFILE, &old);
 }
 
+enum { PIECES = 100 };
+
+static void *
+answer_pieces(void *arg)
+{
+	const int *server = arg;
+	char piece[512] = { 0 };
+
+	for (int i = 0; i < PIECES; i++)
+		if (recv(*server, piece, 200, MSG_WAITALL) != 200 ||
+		    send(*server, piece, 512, MSG_NOSIGNAL) != 512 ||
+		    send(*server, piece, 512, MSG_NOSIGNAL) != 512)
+			break;
+	return NULL;
+}
+
 static void
 N28_small_pieces_are_not_held_back(void **state)
 {
-	enum { ROUNDS = 100 };
 	static char piece[512];
 	int server, fd = opened(&server), one = 1;
 	int64_t began;
-	pid_t child;
+	pthread_t t;
 
 	(void)state;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	child = fork();
-	if (child == 0) {
-		for (int i = 0; i < ROUNDS; i++) {
-			stage_expect(server, piece, 200);
-			stage_send(server, piece, 512);
-			stage_send(server, piece, 512);
-		}
-		_exit(0);
-	}
+	assert_int_equal(pthread_create(&t, NULL, answer_pieces, &server), 0);
 	began = stage_now_ms();
-	for (int i = 0; i < ROUNDS; i++) {
+	for (int i = 0; i < PIECES; i++) {
 		stage_send(fd, piece, 100);
 		stage_send(fd, piece, 100);
 		stage_expect(fd, piece, 512);
 		stage_expect(fd, piece, 512);
 	}
 	/* held: 40 each */
-	assert_true(stage_now_ms() - began < 20 * ROUNDS);
-	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_true(stage_now_ms() - began < 20 * PIECES);
+	pthread_join(t, NULL);
 	close(fd);
 	close(server);
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -554,38 +553,33 @@ a_tunnel_on_a_kept_connection_is_cut_by_its_own_name(void **state)
 static void
 B013_large_bodies_are_byte_exact_both_ways(void **state)
 {
-	static char big[4 << 20];
-	int fd = stage_connect(WANTED, 80), server, status;
-	pid_t child;
+	static const char next[] =
+	    "GET /2 HTTP/1.1\r\nHost: allowed.test\r\n\r\n";
+	static char big[4 << 20], sent[sizeof(big) + sizeof(next) - 1];
+	int fd = stage_connect(WANTED, 80), server;
+	struct stage_job up = { fd, sent, sizeof(sent), .expect = false };
+	struct stage_job down = { .data = big, .len = sizeof(big) };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(big); i++)
 		big[i] = (char)(i * 2654435761u >> 13);
+	memcpy(sent, big, sizeof(big));
+	memcpy(sent + sizeof(big), next, sizeof(next) - 1);
 	say(fd, "POST /u HTTP/1.1\r\nHost: allowed.test\r\n"
 	    "Content-Length: 4194304\r\n\r\n");
 	server = stage_accept(web);
 	assert_true(server >= 0);
-	child = fork();
-	if (child == 0) {
-		stage_send(fd, big, sizeof(big));
-		say(fd, "GET /2 HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
-		_exit(0);
-	}
+	stage_begin(&up);
 	stage_read_head(server, got, sizeof(got));
 	stage_expect(server, big, sizeof(big));
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
-	child = fork();
-	if (child == 0) {
-		say(server, "HTTP/1.1 200 OK\r\n"
-		    "Content-Length: 4194304\r\n\r\n");
-		stage_send(server, big, sizeof(big));
-		_exit(0);
-	}
+	assert_true(stage_await(&up));
+	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 4194304\r\n\r\n");
+	down.fd = server;
+	stage_begin(&down);
 	stage_read_head(fd, got, sizeof(got));
 	usleep(50000);		/* the way down fills up */
 	stage_expect(fd, big, sizeof(big));
-	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(stage_await(&down));
 	stage_read_head(server, got, sizeof(got));
 	assert_memory_equal(got, "GET /2", 6);
 	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nz");

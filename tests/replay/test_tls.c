@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -386,32 +385,22 @@ fill(char *p, size_t n)
 	}
 }
 
-/* A child sends while the test receives; both ways at the same time. */
+/* Both ways at the same time. */
 static void
 bulk(void)
 {
 	static char big[8 << 20];
 	int server, fd = opened(&server);
-	pid_t a, b;
-	int status;
+	struct stage_job up = { fd, big, sizeof(big), .expect = false };
+	struct stage_job come = { server, big, sizeof(big), .expect = true };
 
 	fill(big, sizeof(big));
-	a = fork();
-	if (a == 0) {
-		stage_send(fd, big, sizeof(big));
-		_exit(0);
-	}
-	b = fork();
-	if (b == 0) {
-		stage_expect(server, big, sizeof(big));
-		_exit(0);
-	}
+	stage_begin(&up);
+	stage_begin(&come);
 	stage_send(server, big, 1 << 20);
 	stage_expect(fd, big, 1 << 20);
-	assert_int_equal(waitpid(a, &status, 0), a);
-	assert_int_equal(status, 0);
-	assert_int_equal(waitpid(b, &status, 0), b);
-	assert_int_equal(status, 0);
+	assert_true(stage_await(&up));
+	assert_true(stage_await(&come));
 	close(fd);
 	close(server);
 }
