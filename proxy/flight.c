@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proxy/flight.h"
 
+#include <stddef.h>
+
+#define RECORD_CHANGE_CIPHER_SPEC 20
+#define RECORD_ALERT 21
 #define RECORD_HANDSHAKE 22
 #define SERVER_HELLO 2
-#define HEAD_BYTES 5u
-/* record head, message head, legacy version, random */
-#define NEED_BYTES (HEAD_BYTES + 4u + 2u + 32u)
+#define RANDOM_AT 6u		/* behind message head and legacy version */
 
 /* SHA-256 of "HelloRetryRequest" (RFC 8446 4.1.3). */
 static const uint8_t retry_random[32] = {
@@ -20,50 +22,44 @@ flight_init(struct flight_watch *w)
 	memset(w, 0, sizeof(*w));
 }
 
-/* False as soon as the bytes held cannot begin a ServerHello. */
+/* False as soon as the bytes held cannot begin a HelloRetryRequest. */
 static bool
 may_be_retry(const struct flight_watch *w)
 {
-	uint8_t n = w->len;
-	uint8_t random = n > 11 ? (uint8_t)(n - 11) : 0;
+	size_t random = w->len > RANDOM_AT ? w->len - RANDOM_AT : 0;
 
-	return (n < 1 || w->held[0] == RECORD_HANDSHAKE) &&
-	    (n < 2 || w->held[1] == 3) &&
-	    (n < 6 || w->held[5] == SERVER_HELLO) &&
-	    memcmp(w->held + 11, retry_random, random) == 0;
+	return (w->len < 1 || w->held[0] == SERVER_HELLO) &&
+	    memcmp(w->held + RANDOM_AT, retry_random, random) == 0;
 }
 
-/*
- * A server may cut its ServerHello into records of any size.  The heads of
- * the records after the first are taken out here, so that `held` is one
- * record head and the message.
- */
+static bool
+head_ok(const struct flight_watch *w)
+{
+	uint8_t type = w->head[0];
+
+	return (type == RECORD_HANDSHAKE || type == RECORD_ALERT ||
+	    type == RECORD_CHANGE_CIPHER_SPEC) &&
+	    (w->head_len < 2 || w->head[1] == 3);
+}
+
+/* A server may cut its ServerHello into records of any size, and put records
+ * of other kinds before and between.  False: this is no TLS. */
 static bool
 take_byte(struct flight_watch *w, uint8_t byte)
 {
-	/* skipped: low 16 bits are what is left of the record's body, above
-	 * them how many bytes of the next head were seen */
-	uint32_t left = w->skipped & 0xffff, head = w->skipped >> 16;
-
-	if (w->len < HEAD_BYTES) {
-		w->held[w->len++] = byte;
-		if (w->len == HEAD_BYTES)
-			w->skipped = (uint32_t)w->held[3] << 8 | w->held[4];
-		return w->len < HEAD_BYTES || w->skipped != 0;
+	if (w->head_len < sizeof(w->head)) {
+		w->head[w->head_len++] = byte;
+		if (!head_ok(w))
+			return false;
+		w->left = (uint16_t)(w->head[3] << 8 | w->head[4]);
+	} else {
+		w->left--;
+		if (w->head[0] == RECORD_HANDSHAKE)
+			w->held[w->len++] = byte;
 	}
-	if (left > 0) {
-		w->held[w->len++] = byte;
-		w->skipped = left - 1;
-		return true;
-	}
-	if (head == 0 && byte != RECORD_HANDSHAKE)
-		return false;
-	if (head == 3 || head == 4)
-		w->held[head] = byte;
-	w->skipped = (head + 1) << 16;
-	if (head == 4)
-		w->skipped = (uint32_t)w->held[3] << 8 | w->held[4];
-	return head != 4 || w->skipped != 0;
+	if (w->head_len == sizeof(w->head) && w->left == 0)
+		memset(w, 0, offsetof(struct flight_watch, left));
+	return true;
 }
 
 enum flight
@@ -72,7 +68,7 @@ flight_feed(struct flight_watch *w, struct span bytes)
 	for (size_t i = 0; i < bytes.len; i++) {
 		if (!take_byte(w, bytes.data[i]) || !may_be_retry(w))
 			return FLIGHT_OTHER;
-		if (w->len == NEED_BYTES)
+		if (w->len == sizeof(w->held))
 			return FLIGHT_RETRY;
 	}
 	return FLIGHT_MORE;

@@ -8,8 +8,9 @@
  * Watches the first flight of a TLS server just far enough to tell a
  * HelloRetryRequest (RFC 8446 4.1.4: a ServerHello with the fixed random)
  * from anything else.  After a retry the client's second hello is judged like
- * the first.  Keeps the few bytes that it needs; never more than one record
- * header, handshake header and random.
+ * the first.  Records that may stand before it (alerts, change_cipher_spec,
+ * empty ones) are passed over.  Keeps the few bytes that it needs; never more
+ * than one record head, message head and random.
  */
 enum flight {
 	FLIGHT_OTHER = 0,	/* not a retry; stop watching */
@@ -18,9 +19,11 @@ enum flight {
 };
 
 struct flight_watch {
-	uint8_t held[64];
+	uint8_t head[5];	/* of the record at hand */
+	uint8_t head_len;
+	uint16_t left;		/* bytes of its body not yet seen */
+	uint8_t held[38];	/* of the message: its head, version, random */
 	uint8_t len;
-	uint32_t skipped;	/* bytes of the record not yet seen */
 };
 
 void flight_init(struct flight_watch *w);

@@ -27,6 +27,7 @@ struct forward {
 	bool keep;			/* the client's connection */
 	bool up_keep;
 	bool upgrade;
+	bool alone;			/* its upstream serves no other */
 	bool up_done, down_head, down_done;
 	bool fresh;			/* the first request of this state */
 	bool reused;
@@ -180,7 +181,9 @@ take_request(struct conn *c, const struct http_request *rq)
 	if (f->head.data == NULL)
 		return -ENOMEM;
 	f->head.cap = (uint32_t)size;
-	n = http_request_write(rq, rq->upgrade.len > 0, f->head.data, size);
+	f->alone = http_body_may_be_missed(rq);
+	f->upgrade = rq->upgrade.len > 0 && !f->alone;
+	n = http_request_write(rq, f->upgrade, f->head.data, size);
 	if (n == 0)
 		return -ENOMEM;
 	f->head.len = (uint32_t)n;
@@ -189,7 +192,6 @@ take_request(struct conn *c, const struct http_request *rq)
 	f->up_left = rq->length;
 	f->minor0 = rq->minor == 0;
 	f->keep = rq->keep_alive;
-	f->upgrade = rq->upgrade.len > 0;
 	f->up_done = rq->body == HTTP_BODY_NONE ||
 	    (rq->body == HTTP_BODY_LENGTH && rq->length == 0);
 	f->down_head = f->down_done = f->reused = false;
@@ -551,7 +553,8 @@ read_head(struct conn *c)
 		return conn_refuse(c, REASON_VERSION);
 	f->down_body = rs.body;
 	f->down_left = rs.length;
-	f->up_keep = rs.keep_alive && rs.body != HTTP_BODY_CLOSE;
+	f->up_keep = rs.keep_alive && rs.body != HTTP_BODY_CLOSE &&
+	    !f->alone;
 	if (rs.body == HTTP_BODY_CLOSE || !f->up_done)
 		f->keep = false;
 	if (put_head(c, &rs, !f->keep, false) < 0)

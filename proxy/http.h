@@ -140,6 +140,13 @@ bool http_field_is_hop(const struct http_field *f,
     const struct http_field *fields, size_t n);
 
 /*
+ * True for a body that a server may not look for: its bytes would then be its
+ * next request, one that nobody judged.  Such a request is sent with
+ * Connection: close, and the connection serves no other (RFC 9110 9.3.1).
+ */
+bool http_body_may_be_missed(const struct http_request *rq);
+
+/*
  * Write the head to send upstream: origin form, Host first, hop-by-hop
  * fields removed, Via added (RFC 9110 7.6.3), Upgrade kept only when
  * `upgrade`.  Returns the length, or 0 when out[size] is too small

@@ -88,6 +88,16 @@ put_host(struct writer *w, const struct http_target *to)
 	put_text(w, "\r\n");
 }
 
+bool
+http_body_may_be_missed(const struct http_request *rq)
+{
+	if (rq->body == HTTP_BODY_NONE ||
+	    (rq->body == HTTP_BODY_LENGTH && rq->length == 0))
+		return false;
+	return (rq->method != HTTP_POST && rq->method != HTTP_PUT &&
+	    rq->method != HTTP_PATCH) || rq->upgrade.len > 0;
+}
+
 size_t
 http_request_write(const struct http_request *rq, bool upgrade, uint8_t *out,
     size_t size)
@@ -110,7 +120,7 @@ http_request_write(const struct http_request *rq, bool upgrade, uint8_t *out,
 	if (upgrade) {
 		put_text(&w, "Connection: upgrade\r\n");
 		put_field(&w, span_str("Upgrade"), rq->upgrade);
-	} else if (rq->minor == 0) {
+	} else if (rq->minor == 0 || http_body_may_be_missed(rq)) {
 		put_text(&w, "Connection: close\r\n");
 	}
 	put_text(&w, "\r\n");

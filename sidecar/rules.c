@@ -322,6 +322,9 @@ shared_guard(const struct rules_spec *r, const char *exempt, struct text *t)
 		rule(t, "post/served", "%s" SERVED, r->ipv6_drop ?
 		    "meta nfproto ipv4 " : "");
 	rule(t, "post/agent", OWNED " counter drop");
+	/* an orphan of ours begins nothing: a SYN here is an agent's listener
+	 * that answers, by a cookie, on a port that we had */
+	rule(t, "post/orphan-syn", MARK_OWN " tcp flags syn counter drop");
 	rule(t, "post/orphan", MARK_OWN " counter accept");
 	rule(t, "post/ndp", NDP);
 	rule(t, "post/rest", "counter drop");

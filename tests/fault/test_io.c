@@ -140,7 +140,7 @@ calm(void)
 
 static uint8_t hello[1024];
 static char got[8192];
-static const uint8_t flight[] = { 21, 3, 3, 0, 2, 1, 0 };
+static const uint8_t flight[] = { 22, 3, 3, 0, 2, 14, 0 };
 #define MANY 300000u
 
 struct sending {

@@ -105,11 +105,9 @@ static void
 what_is_no_server_hello_is_not_a_retry(void **state)
 {
 	static const struct { const char *b; size_t len; } no[] = {
-		{ "HTTP/1.1 200 OK", 15 }, { "\x15\x03\x03\0\2\2\50", 7 },
+		{ "HTTP/1.1 200 OK", 15 }, { "\x17\x03\x03\0\2\2\50", 7 },
 		{ "\x16\x02", 2 }, { "\x16\x03\x03\0\4\x0b", 6 },
-		{ "\x16\x03\x03\0\0", 5 }, { "\0", 1 },
-		/* an alert after one byte of the message */
-		{ "\x16\x03\x03\0\1\2\x15\x03\x03\0\2", 11 },
+		{ "\x15\x02", 2 }, { "\0", 1 },
 	};
 
 	(void)state;
@@ -121,6 +119,40 @@ what_is_no_server_hello_is_not_a_retry(void **state)
 	}
 }
 
+/* A client passes over them, so a retry behind them is one. */
+static void
+a_retry_behind_other_records_is_one(void **state)
+{
+	static const struct { const char *b; size_t len; } before[] = {
+		{ "\x15\x03\x03\0\2\1\x70", 7 },	/* unrecognized_name */
+		{ "\x14\x03\x03\0\1\1", 6 },
+		{ "\x16\x03\x03\0\0", 5 },
+		{ "\x15\x03\x03\0\0", 5 },
+		{ "\x14\x03\x03\0\1\1\x15\x03\x03\0\2\1\x70", 13 },
+	};
+	uint8_t out[1200], part[400];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++)
+		for (size_t size = 10; size <= 50; size += 20) {
+			size_t n = records(retry, sizeof(retry), size, part);
+			size_t at = before[i].len;
+
+			memcpy(out, before[i].b, at);
+			memcpy(out + at, part, 5 + size);
+			at += 5 + size;		/* and once more between */
+			memcpy(out + at, before[i].b, before[i].len);
+			at += before[i].len;
+			if (n > 5 + size)
+				memcpy(out + at, part + 5 + size,
+				    n - 5 - size);
+			at += n > 5 + size ? n - 5 - size : 0;
+			for (size_t step = 1; step <= at; step += 3)
+				assert_int_equal(feed(span_of(out, at),
+				    step), FLIGHT_RETRY);
+		}
+}
+
 int
 main(void)
 {
@@ -129,6 +161,7 @@ main(void)
 		    a_retry_is_seen_in_records_and_pieces_of_every_size),
 		cmocka_unit_test(
 		    a_retry_is_told_when_its_random_is_whole_and_not_before),
+		cmocka_unit_test(a_retry_behind_other_records_is_one),
 		cmocka_unit_test(an_ordinary_server_hello_is_not_a_retry),
 		cmocka_unit_test(what_is_no_server_hello_is_not_a_retry),
 	};

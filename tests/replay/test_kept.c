@@ -85,6 +85,58 @@ W20_B29_what_follows_a_request_is_a_request(void **state)
 	close(fd);
 }
 
+/* A server that looks for no body takes it for its next request, for another
+ * name perhaps: it is told to serve no other, and is asked no other. */
+static void
+a_body_that_may_be_missed_ends_its_upstream(void **state)
+{
+	static const struct {
+		const char *head;
+		bool alone;
+	} t[] = {
+		{ "GET /a HTTP/1.1\r\nContent-Length: 4\r\n", true },
+		{ "DELETE /a HTTP/1.1\r\nContent-Length: 4\r\n", true },
+		{ "FOO /a HTTP/1.1\r\nContent-Length: 4\r\n", true },
+		{ "GET /a HTTP/1.1\r\nContent-Length: 4\r\n"
+		    "Connection: upgrade\r\nUpgrade: websocket\r\n", true },
+		{ "POST /a HTTP/1.1\r\nContent-Length: 4\r\n", false },
+		{ "GET /a HTTP/1.1\r\nContent-Length: 0\r\n", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		int fd = stage_connect(WANTED, 80), server, other;
+
+		say(fd, t[i].head);
+		say(fd, "Host: allowed.test\r\n\r\n");
+		if (i < 5)
+			say(fd, "GET ");
+		server = stage_accept(web);
+		stage_read_head(server, got, sizeof(got));
+		if ((strstr(got, "Connection: close\r\n") != NULL) !=
+		    t[i].alone)
+			fail_msg("'%s' went up as '%s'", t[i].head, got);
+		if (t[i].alone)
+			assert_null(strstr(got, "pgrade"));
+		say(server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+		stage_read_head(fd, got, sizeof(got));
+		say(fd, "GET /b HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+		other = stage_accept(web);
+		assert_int_equal(other >= 0, t[i].alone);
+		if (!t[i].alone)
+			other = server;
+		stage_read_head(other, got, sizeof(got));
+		assert_non_null(strstr(got, "GET /b"));
+		/* a server that were gone now would be dialled again */
+		say(other, "HTTP/1.1 204 No Content\r\n\r\n");
+		stage_read_head(fd, got, sizeof(got));
+		close(fd);
+		close(server);
+		if (other != server)
+			close(other);
+	}
+}
+
 static void
 wait_for_end(int ms)
 {
@@ -161,6 +213,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(W20_B29_what_follows_a_request_is_a_request),
+		T(a_body_that_may_be_missed_ends_its_upstream),
 		T(N11_a_client_that_left_is_met),
 		T(B022_bytes_behind_a_connect_have_the_time_of_a_hello),
 	};

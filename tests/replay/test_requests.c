@@ -338,7 +338,138 @@ W23_a_trailing_dot_is_no_other_name(void **state)
 	refused(fd, "HTTP/1.1 403", REASON_RULE_DENY);
 }
 
+/* ---- the size of a head ---- */
+
+#define HEAD_MAX 1024u
+
+static int
+up_small(void **state)
+{
+	struct proxy_limits l = stage_limits;
+
+	(void)state;
+	l.head_bytes = HEAD_MAX;
+	l.hello_ms = l.idle_ms = 20000;
+	stage_up(NULL, &l);
+	web = stage_listen(ORIGIN, 80);
+	tls = stage_listen(ORIGIN, 443);
+	return 0;
+}
+
+/* So many bytes with its end, whole or one at a time. */
+static void
+send_head(int fd, const char *begin, size_t size, bool whole)
+{
+	char head[HEAD_MAX + 2];
+	size_t n = strlen(begin);
+
+	assert_true(n + 7 < size && size <= sizeof(head));
+	memset(head, 'a', size);
+	memcpy(head, begin, n);
+	memcpy(head + n, "X: ", 3);
+	memcpy(head + size - 4, "\r\n\r\n", 4);
+	if (whole) {
+		stage_send(fd, head, size);
+		return;
+	}
+	for (size_t i = 0; i < size; i++) {
+		stage_send(fd, head + i, 1);
+		if (i + 3 > size)
+			usleep(2000);	/* so that it is read alone */
+	}
+}
+
+static const struct {
+	uint16_t port;
+	const char *begin;
+	bool connect;
+} heads[] = {
+	{ 80, "GET / HTTP/1.1\r\nHost: allowed.test\r\n", false },
+	{ 3128, "GET http://allowed.test/ HTTP/1.1\r\n"
+	    "Host: allowed.test\r\n", false },
+	{ 3128, "CONNECT allowed.test:443 HTTP/1.1\r\n"
+	    "Host: allowed.test:443\r\n", true },
+};
+
+static void
+a_head_as_large_as_the_limit_passes(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 6; i++) {
+		int fd = stage_connect(WANTED, heads[i / 2].port), server;
+
+		send_head(fd, heads[i / 2].begin, HEAD_MAX, i % 2);
+		server = stage_accept(heads[i / 2].connect ? tls : web);
+		assert_true(server >= 0);
+		if (heads[i / 2].connect)
+			told(fd, "HTTP/1.1 200");
+		else
+			told(server, "GET / HTTP/1.1\r\n");
+		close(fd);
+		close(server);
+	}
+}
+
+static void
+a_head_of_one_byte_more_is_refused(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 6; i++) {
+		int fd = stage_connect(WANTED, heads[i / 2].port);
+
+		send_head(fd, heads[i / 2].begin, HEAD_MAX + 1, i % 2);
+		refused(fd, "HTTP/1.1 431", REASON_HEAD_TOO_LARGE);
+		assert_int_equal(stage_accept(web), -1);
+		assert_int_equal(stage_accept(tls), -1);
+	}
+}
+
+/* It is not waited for where it would end. */
+static void
+a_head_that_does_not_end_is_refused_behind_the_limit(void **state)
+{
+	char head[HEAD_MAX];
+	int fd = stage_connect(WANTED, 80);
+
+	(void)state;
+	memset(head, 'a', sizeof(head));
+	memcpy(head, "GET / HTTP/1.1\r\nX: ", 19);
+	stage_send(fd, head, sizeof(head));
+	usleep(50000);
+	assert_true(silent(fd));
+	say(fd, "a");
+	refused(fd, "HTTP/1.1 431", REASON_HEAD_TOO_LARGE);
+}
+
+static void
+the_next_head_has_the_same_limit(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		int fd = stage_connect(WANTED, 80), server;
+
+		send_head(fd, heads[0].begin, HEAD_MAX, true);
+		server = stage_accept(web);
+		assert_true(server >= 0);
+		stage_read_head(server, got, sizeof(got));
+		say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+		stage_read_head(fd, got, sizeof(got));
+		send_head(fd, heads[0].begin, HEAD_MAX + i / 2, i % 2);
+		if (i / 2) {
+			refused(fd, "HTTP/1.1 431", REASON_HEAD_TOO_LARGE);
+		} else {
+			stage_read_head(server, got, sizeof(got));
+			/* one that were gone now would be dialled again */
+			say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+			stage_read_head(fd, got, sizeof(got));
+			close(fd);
+		}
+		close(server);
+	}
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
+#define SMALL(f) cmocka_unit_test_setup_teardown(f, up_small, down)
 
 int
 main(void)
@@ -351,6 +482,10 @@ main(void)
 		T(W23_a_method_is_any_token),
 		T(W23_what_is_not_spoken_is_told_in_words),
 		T(W23_a_trailing_dot_is_no_other_name),
+		SMALL(a_head_as_large_as_the_limit_passes),
+		SMALL(a_head_of_one_byte_more_is_refused),
+		SMALL(a_head_that_does_not_end_is_refused_behind_the_limit),
+		SMALL(the_next_head_has_the_same_limit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* A server's first bytes that are no retry: an alert. */
-static const uint8_t flight[] = { 21, 3, 3, 0, 2, 1, 0 };
+static const uint8_t flight[] = { 22, 3, 3, 0, 2, 14, 0 };
 
 
 static int origin;
