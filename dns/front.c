@@ -12,6 +12,7 @@
 #include "dns/front_tcp.h"
 #include "dns/message.h"
 #include "dns/share.h"
+#include "dns/way.h"
 #include "ledger-client/fold.h"
 
 #define READS_PER_WAKE 64u
@@ -24,16 +25,6 @@
 #define TCP_IDLE_MS 10000u
 #define PENDING_MAX 4096u
 #define UNSENT_MS 10u		/* until a full socket is tried again */
-
-/* Where a datagram came from and was sent to. */
-struct way {
-	int fd;
-	struct sockaddr_storage peer;
-	socklen_t peer_len;
-	struct addr local;
-	unsigned ifindex;
-	bool has_local;
-};
 
 /* One question that waits for the resolver; of a datagram, of a TCP
  * connection or of an engine. */
@@ -103,41 +94,6 @@ at(const struct front *f, uint32_t cell)
 /* ---- answering ---- */
 
 static void
-send_udp(struct front *f, const struct way *way, size_t len)
-{
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof(struct in6_pktinfo))];
-	} control;
-	struct iovec iov = { .iov_base = f->reply, .iov_len = len };
-	struct msghdr m = { .msg_name = (void *)(uintptr_t)&way->peer,
-	    .msg_namelen = way->peer_len, .msg_iov = &iov, .msg_iovlen = 1 };
-	struct in_pktinfo v4 = { 0 };
-	struct in6_pktinfo v6 = { 0 };
-	bool is_v6 = way->peer.ss_family == AF_INET6;
-	struct cmsghdr *c;
-
-	if (way->has_local) {
-		memset(&control, 0, sizeof(control));
-		m.msg_control = &control;
-		m.msg_controllen = is_v6 ? CMSG_SPACE(sizeof(v6)) :
-		    CMSG_SPACE(sizeof(v4));
-		c = CMSG_FIRSTHDR(&m);
-		c->cmsg_level = is_v6 ? IPPROTO_IPV6 : IPPROTO_IP;
-		c->cmsg_type = is_v6 ? IPV6_PKTINFO : IP_PKTINFO;
-		c->cmsg_len = is_v6 ? CMSG_LEN(sizeof(v6)) :
-		    CMSG_LEN(sizeof(v4));
-		memcpy(&v4.ipi_spec_dst, way->local.b + 12, 4);
-		memcpy(&v6.ipi6_addr, way->local.b, 16);
-		memcpy(CMSG_DATA(c), is_v6 ? (void *)&v6 : (void *)&v4,
-		    is_v6 ? sizeof(v6) : sizeof(v4));
-	}
-	/* a lost datagram is asked for again by its client */
-	if (sendmsg(way->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		return;
-}
-
-static void
 send_answer(struct waiting *w, const struct message_answer *a)
 {
 	struct front *f = w->front;
@@ -148,7 +104,7 @@ send_answer(struct waiting *w, const struct message_answer *a)
 	if (n == 0)
 		return;
 	if (w->via == VIA_DNS_UDP)
-		send_udp(f, &w->way, n);
+		way_send(&w->way, span_of(f->reply, n));
 	else if (w->tcp != NULL)
 		front_tcp_answer(w->tcp, span_of(f->reply, n));
 }
@@ -666,7 +622,7 @@ question(struct front *f, struct waiting *w, struct span msg)
 		n = id_known ? message_formerr(msg, f->reply,
 		    sizeof(f->reply)) : 0;
 		if (n > 0 && w->via == VIA_DNS_UDP)
-			send_udp(f, &w->way, n);
+			way_send(&w->way, span_of(f->reply, n));
 		else if (n > 0)
 			front_tcp_answer(w->tcp, span_of(f->reply, n));
 		emit_flush(f->parts.emit);
@@ -683,58 +639,18 @@ question(struct front *f, struct waiting *w, struct span msg)
 /* ---- transports ---- */
 
 static void
-read_local(struct msghdr *m, struct way *way)
-{
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL;
-	    c = CMSG_NXTHDR(m, c)) {
-		if (c->cmsg_level == IPPROTO_IP &&
-		    c->cmsg_type == IP_PKTINFO) {
-			struct in_pktinfo v4;
-			uint8_t b[4];
-
-			memcpy(&v4, CMSG_DATA(c), sizeof(v4));
-			memcpy(b, &v4.ipi_addr, 4);
-			way->local = addr_from_v4(b);
-			way->ifindex = (unsigned)v4.ipi_ifindex;
-			way->has_local = true;
-		} else if (c->cmsg_level == IPPROTO_IPV6 &&
-		    c->cmsg_type == IPV6_PKTINFO) {
-			struct in6_pktinfo v6;
-
-			memcpy(&v6, CMSG_DATA(c), sizeof(v6));
-			way->local = addr_from_v6(v6.ipi6_addr.s6_addr);
-			way->ifindex = v6.ipi6_ifindex;
-			way->has_local = true;
-		}
-	}
-}
-
-static void
 on_datagram(evutil_socket_t fd, short what, void *arg)
 {
 	static uint8_t buf[4096];	/* no sound query is longer */
 	struct front *f = arg;
-	union {
-		struct cmsghdr align;
-		char room[512];
-	} control;
 
 	(void)what;
 	for (unsigned i = 0; i < READS_PER_WAKE; i++) {
-		struct waiting w = { .front = f, .via = VIA_DNS_UDP,
-		    .way.fd = fd };
-		struct iovec iov = { .iov_base = buf,
-		    .iov_len = sizeof(buf) };
-		struct msghdr m = { .msg_name = &w.way.peer,
-		    .msg_namelen = sizeof(w.way.peer), .msg_iov = &iov,
-		    .msg_iovlen = 1, .msg_control = &control,
-		    .msg_controllen = sizeof(control) };
-		ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT);
+		struct waiting w = { .front = f, .via = VIA_DNS_UDP };
+		ssize_t n = way_recv(&w.way, fd, buf, sizeof(buf));
 
 		if (n < 0)
 			return;
-		w.way.peer_len = m.msg_namelen;
-		read_local(&m, &w.way);
 		if (endpoint_from_sockaddr(&w.client, &w.way.peer))
 			question(f, &w, span_of(buf, (size_t)n));
 	}
