@@ -91,6 +91,8 @@ X(UPSTREAM_CLOSED, "upstream_closed", \
     "the server ended before it answered") \
 X(UPSTREAM_MALFORMED, "upstream_malformed", \
     "the server's answer is malformed") \
+X(UPSTREAM_HEAD_TOO_LARGE, "upstream_head_too_large", \
+    "the head of the server's answer is too large") \
 X(UPSTREAM_TIMEOUT, "upstream_timeout", \
     "the server did not answer the request in time") \
 /* ours */ \

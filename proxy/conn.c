@@ -191,6 +191,7 @@ is_upstream_failure(enum reason why)
 	    why == REASON_CONNECT_TIMEOUT || why == REASON_UNREACHABLE ||
 	    why == REASON_UPSTREAM_CLOSED ||
 	    why == REASON_UPSTREAM_MALFORMED ||
+	    why == REASON_UPSTREAM_HEAD_TOO_LARGE ||
 	    why == REASON_UPSTREAM_TIMEOUT;
 }
 

@@ -532,6 +532,7 @@ read_head(struct conn *c)
 	struct forward *f = c->forward;
 	struct http_response rs;
 	enum reason why = REASON_UPSTREAM_MALFORMED;
+	const size_t max = c->proxy->limits.head_bytes;
 
 	if (buf_left(&f->in) == 0)
 		return STEP_WAIT;
@@ -540,12 +541,15 @@ read_head(struct conn *c)
 	case PARSE_BAD:
 		return conn_refuse(c, REASON_UPSTREAM_MALFORMED);
 	case PARSE_MORE:
-		if (buf_left(&f->in) >= HTTP_HEAD_MAX_BYTES)
-			return conn_refuse(c, REASON_UPSTREAM_MALFORMED);
+		if (buf_left(&f->in) >= max)
+			return conn_refuse(c, REASON_UPSTREAM_HEAD_TOO_LARGE);
 		return STEP_WAIT;
 	case PARSE_DONE:
 		break;
 	}
+	/* One that comes whole is no smaller for it. */
+	if (rs.head_bytes > max)
+		return conn_refuse(c, REASON_UPSTREAM_HEAD_TOO_LARGE);
 	if (rs.status < 200)
 		return interim(c, &rs);
 	/* A 1.0 client cannot read chunks. */

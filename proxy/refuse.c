@@ -73,6 +73,9 @@ answer_of(enum reason r)
 		return (struct answer){ 502, "connection_terminated" };
 	case REASON_UPSTREAM_MALFORMED:
 		return (struct answer){ 502, "http_protocol_error" };
+	case REASON_UPSTREAM_HEAD_TOO_LARGE:
+		return (struct answer){ 502,
+		    "http_response_header_section_size" };
 	case REASON_UPSTREAM_TIMEOUT:
 		return (struct answer){ 504, "http_response_timeout" };
 	case REASON_LIMIT_TOTAL: case REASON_LIMIT_CELL:

@@ -468,6 +468,27 @@ the_next_head_has_the_same_limit(void **state)
 	}
 }
 
+/* The client is told whose it was: 431 would blame the client. */
+static void
+the_head_of_an_answer_has_the_same_limit(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		int fd = stage_connect(WANTED, 80), server;
+
+		say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+		server = stage_accept(web);
+		assert_true(server >= 0);
+		told(server, "GET / HTTP/1.1\r\n");
+		send_head(server, "HTTP/1.1 204 No Content\r\n",
+		    HEAD_MAX + i / 2, i % 2);
+		told(fd, i / 2 == 0 ? "HTTP/1.1 204" : "HTTP/1.1 502 No "
+		    "answer for penstock: upstream_head_too_large");
+		close(fd);
+		close(server);
+	}
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 #define SMALL(f) cmocka_unit_test_setup_teardown(f, up_small, down)
 
@@ -485,6 +506,7 @@ main(void)
 		SMALL(a_head_as_large_as_the_limit_passes),
 		SMALL(a_head_of_one_byte_more_is_refused),
 		SMALL(a_head_that_does_not_end_is_refused_behind_the_limit),
+		SMALL(the_head_of_an_answer_has_the_same_limit),
 		SMALL(the_next_head_has_the_same_limit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
