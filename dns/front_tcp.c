@@ -19,6 +19,7 @@ struct front_tcp {
 	struct front_tcp_listener *listener;
 	struct front_tcp *next, **prev;
 	struct bufferevent *bev;	/* NULL: the client is gone */
+	struct event *late;
 	struct endpoint client;
 	unsigned ifindex;
 	unsigned held;
@@ -40,6 +41,9 @@ struct front_tcp_listener {
 static void
 conn_gone(struct front_tcp *c)
 {
+	if (c->late != NULL)
+		event_free(c->late);
+	c->late = NULL;
 	if (c->bev != NULL) {
 		bufferevent_free(c->bev);
 		c->bev = NULL;
@@ -91,6 +95,32 @@ may_read(const struct front_tcp *c)
 	    OUTPUT_MAX_BYTES;
 }
 
+/* The time for the next whole message begins. */
+static void
+wait_for_message(struct front_tcp *c)
+{
+	unsigned ms = c->listener->settings.idle_ms;
+	struct timeval tv = { .tv_sec = ms / 1000,
+	    .tv_usec = ms % 1000 * 1000 };
+
+	if (c->late != NULL)
+		event_add(c->late, &tv);
+}
+
+/* Nobody is late while we owe an answer. */
+static void
+on_late(evutil_socket_t fd, short what, void *arg)
+{
+	struct front_tcp *c = arg;
+
+	(void)fd;
+	(void)what;
+	if (c->held > 0)
+		wait_for_message(c);
+	else
+		conn_gone(c);
+}
+
 /* Whole messages off the input.  An answer that is there at once releases
  * its message inside the call: that must not read the next one below it. */
 static void
@@ -103,9 +133,11 @@ read_messages(struct front_tcp *c)
 		return;
 	c->reading = true;
 	c->held++;
-	while (may_read(c) && next_message(c, &len))
+	while (may_read(c) && next_message(c, &len)) {
+		wait_for_message(c);
 		s->message(s->arg, c, bufferevent_getfd(c->bev), &c->client,
 		    span_of(c->listener->msg, len));
+	}
 	c->held--;
 	c->reading = false;
 	maybe_end(c);
@@ -177,11 +209,41 @@ read_ifindex(int fd, bool v6)
 	return 0;
 }
 
+/* The oldest without an open question of the client that has the most, if
+ * that is more than this one has; NULL: nobody gives way. */
+static struct front_tcp *
+who_gives_way(const struct front_tcp_listener *l,
+    const struct endpoint *client)
+{
+	unsigned most;
+	struct front_tcp *found = NULL;
+
+	if (l->share == NULL)
+		return NULL;
+	most = share_of(l->share, &client->addr) + 1;
+	for (struct front_tcp *c = l->conns; c != NULL; c = c->next) {
+		unsigned n = c->bev == NULL || c->held > 0 ? 0 :
+		    share_of(l->share, &c->client.addr);
+
+		if (n < most)
+			continue;
+		most = n;		/* the last one is the oldest */
+		found = c;
+	}
+	return found;
+}
+
 static enum reason
 place_take(struct front_tcp_listener *l, const struct endpoint *client)
 {
-	if (l->n >= l->settings.max)
-		return REASON_LIMIT_TOTAL;
+	struct front_tcp *gone;
+
+	if (l->n >= l->settings.max) {
+		gone = who_gives_way(l, client);
+		if (gone == NULL)
+			return REASON_LIMIT_TOTAL;
+		conn_gone(gone);
+	}
 	return l->share == NULL ? REASON_NONE :
 	    share_take(l->share, &client->addr);
 }
@@ -196,7 +258,14 @@ conn_make(struct front_tcp_listener *l, int fd, const struct endpoint *client)
 		return NULL;
 	c->bev = bufferevent_socket_new(l->settings.base, fd,
 	    BEV_OPT_CLOSE_ON_FREE);
-	if (c->bev == NULL) {
+	c->late = evtimer_new(l->settings.base, on_late, c);
+	if (c->bev == NULL || c->late == NULL) {
+		if (c->late != NULL)
+			event_free(c->late);
+		if (c->bev != NULL) {	/* the socket is the caller's */
+			bufferevent_setfd(c->bev, -1);
+			bufferevent_free(c->bev);
+		}
 		free(c);
 		return NULL;
 	}
@@ -220,7 +289,8 @@ conn_begin(struct front_tcp *c)
 
 	bufferevent_setwatermark(c->bev, EV_READ, 0, 2 * 65537);
 	bufferevent_setcb(c->bev, on_read, on_write, on_event, c);
-	bufferevent_set_timeouts(c->bev, &idle, &idle);
+	bufferevent_set_timeouts(c->bev, NULL, &idle);
+	wait_for_message(c);
 	bufferevent_enable(c->bev, EV_READ | EV_WRITE);
 }
 

@@ -19,8 +19,13 @@ struct front_tcp;		/* one connection */
 
 struct front_tcp_settings {
 	struct event_base *base;
-	unsigned max;			/* connections */
+	/* Connections.  Where all are open, one of the client that has the
+	 * most of them gives way to one of a client that has fewer: its oldest
+	 * without an open question (RFC 7766 6.2.3). */
+	unsigned max;
 	unsigned client_max;		/* of one address; 0: as many */
+	/* From its begin, and from each whole message: bytes that are none do
+	 * not count. */
 	unsigned idle_ms;
 	/* A whole message; answers may come later, in any order. */
 	void (*message)(void *arg, struct front_tcp *conn, int fd,

@@ -84,6 +84,15 @@ share_take(struct share *s, const struct addr *client)
 	return REASON_NONE;
 }
 
+unsigned
+share_of(const struct share *s, const struct addr *client)
+{
+	struct addr a = whose(client);
+	struct holder *const *p = place((struct share *)(uintptr_t)s, &a);
+
+	return *p != NULL ? (*p)->n : 0;
+}
+
 void
 share_give(struct share *s, const struct addr *client)
 {

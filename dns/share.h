@@ -17,6 +17,8 @@ MUST_USE struct share *share_new(unsigned max);
 void share_free(struct share *s);
 /* One more: REASON_NONE, LIMIT_CLIENT at the client's bound, LIMIT_MEMORY. */
 MUST_USE enum reason share_take(struct share *s, const struct addr *client);
+/* How many it has open. */
+unsigned share_of(const struct share *s, const struct addr *client);
 /* Once for each that was taken. */
 void share_give(struct share *s, const struct addr *client);
 

@@ -563,10 +563,10 @@ without_a_recorder_nothing_is_asked(void **state)
 
 /* A client's socket with another address. */
 static int
-other_client(const struct world *w, int type)
+client_at(const struct world *w, unsigned number, int type)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET,
-	    .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1) };
+	    .sin_addr.s_addr = htonl(INADDR_LOOPBACK + number) };
 	int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
 
 	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
@@ -574,6 +574,12 @@ other_client(const struct world *w, int type)
 	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
 	return fd;
+}
+
+static int
+other_client(const struct world *w, int type)
+{
+	return client_at(w, 1, type);
 }
 
 static void
@@ -648,6 +654,57 @@ one_client_does_not_take_every_connection(void **state)
 	close(fd[1]);
 	close(fd[2]);
 	close(other);
+	world_free(w);
+}
+
+/* Slow clients hold no place that another wants: the one of the oldest of
+ * those that hold the most is his. */
+static void
+a_full_table_makes_room_for_who_has_less(void **state)
+{
+	struct front_settings s = { .tcp_max = 8 };
+	struct world *w = world_with(&s);
+	struct record last;
+	uint8_t msg[512];
+	struct reply r;
+	int slow[8], other;
+
+	(void)state;
+	for (unsigned i = 0; i < 8; i++) {
+		slow[i] = client_at(w, 10 + i / 2, SOCK_STREAM);
+		write_all(w, slow[i], (const uint8_t *)"\0", 1);
+		work(w, 20);
+	}
+	other = client_at(w, 14, SOCK_STREAM);
+	write_all(w, other, msg, framed(msg, 5, "other.test", TYPE_A));
+	assert_true(tcp_get(w, other, &r));
+	assert_int_equal(records(w, REASON_LIMIT_TOTAL, &last), 0);
+	for (unsigned i = 0; i < 8; i++)
+		close(slow[i]);
+	close(other);
+	world_free(w);
+}
+
+/* A byte now and then is no message. */
+static void
+who_dribbles_has_no_more_time_than_who_is_silent(void **state)
+{
+	struct front_settings s = { .tcp_idle_ms = 300 };
+	struct world *w = world_with(&s);
+	uint8_t msg[512];
+	struct reply r;
+	size_t n = framed(msg, 5, "other.test", TYPE_A);
+	int fd = dial(w);
+	ssize_t sent = 1;
+
+	(void)state;
+	for (unsigned i = 0; i < 20 && sent == 1; i++) {
+		sent = send(fd, msg + i, 1, MSG_NOSIGNAL);
+		work(w, 60);
+	}
+	assert_true(n > 20);
+	assert_false(tcp_get(w, fd, &r));
+	close(fd);
 	world_free(w);
 }
 
@@ -871,6 +928,9 @@ main(void)
 		    an_answer_that_cannot_be_recorded_is_not_given),
 		cmocka_unit_test(one_client_does_not_take_the_room_of_others),
 		cmocka_unit_test(one_client_does_not_take_every_connection),
+		cmocka_unit_test(a_full_table_makes_room_for_who_has_less),
+		cmocka_unit_test(
+		    who_dribbles_has_no_more_time_than_who_is_silent),
 		cmocka_unit_test(without_a_recorder_nothing_is_asked),
 		cmocka_unit_test(upstream_failures_are_servfail),
 		cmocka_unit_test(a_full_resolver_is_told_as_full),
