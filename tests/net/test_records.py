@@ -55,7 +55,8 @@ def test_an_allowed_connection_has_a_decision_and_an_end(gate):
     r = lab.agent("curl", "-sS", "https://allowed.test/object", "-o",
                   "/dev/null")
     assert r.status == 0, r
-    d = lab.record(kind="decision", name="allowed.test", verdict="allow")
+    d = lab.record(kind="decision", name="allowed.test", verdict="allow",
+                   name_from="sni")
     assert d["cell"] == "agent-1" and d["labels"] == {"team": "lab"}, d
     assert d["name_from"] == "sni" and d["reason"] == "rule", d
     assert d["original"] == ADDRESS + ":443", d
