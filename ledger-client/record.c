@@ -427,6 +427,76 @@ put_end(struct line *l, const struct record *r)
 	put_number(l, "duration_us", r->duration_us);
 }
 
+/* A number that was not given is left out. */
+static void
+put_given(struct line *l, const char *key, uint64_t v)
+{
+	if (v != 0)
+		put_number(l, key, v);
+}
+
+static void
+put_head(struct line *l, const struct record *r, uint64_t seq,
+    const char *instance)
+{
+	put_number(l, "v", RECORD_VERSION);
+	put_number(l, "seq", seq);
+	put_word(l, "instance", instance);
+	put_word(l, "kind", record_kind_word((enum record_kind)r->kind));
+	put_time(l, r->wall_us);
+	put_number(l, "mono_us", (uint64_t)r->mono_us);
+	put_given(l, "connection", r->connection);
+	put_given(l, "request", r->request);
+}
+
+static void
+put_client(struct line *l, const struct record *r)
+{
+	put_text(l, "cell", record_get(r, TEXT_CELL));
+	put_labels(l, record_get(r, TEXT_LABELS));
+	put_endpoint(l, "client", &r->client);
+	if (r->via != VIA_NONE)
+		put_word(l, "via", via_words[r->via]);
+}
+
+static void
+put_name(struct line *l, const struct record *r)
+{
+	put_text(l, "name", record_get(r, TEXT_NAME));
+	if (r->name_from != NAME_FROM_NONE)
+		put_word(l, "name_from", from_words[r->name_from]);
+	put_text(l, "other_name", record_get(r, TEXT_OTHER_NAME));
+	put_given(l, "qtype", r->qtype);
+}
+
+static void
+put_server(struct line *l, const struct record *r)
+{
+	put_endpoint(l, "original", &r->original);
+	put_endpoint(l, r->kind == RECORD_END ? "dialled" : "candidate",
+	    &r->dialled);
+	put_port(l, r);
+}
+
+static void
+put_decision(struct line *l, const struct record *r)
+{
+	put_verdict(l, r);
+	if (r->reason != REASON_NONE)
+		put_word(l, "reason", reason_word((enum reason)r->reason));
+	put_rule(l, r);
+}
+
+static void
+put_request(struct line *l, const struct record *r)
+{
+	put_text(l, "ja4", record_get(r, TEXT_JA4));
+	put_text(l, "alpn", record_get(r, TEXT_ALPN));
+	put_text(l, "method", record_get(r, TEXT_METHOD));
+	put_text(l, "path", record_get(r, TEXT_PATH));
+	put_given(l, "status", r->status);
+}
+
 size_t
 record_json(const struct record *r, uint64_t seq, const char *instance,
     char out[static RECORD_JSON_MAX_BYTES])
@@ -434,44 +504,14 @@ record_json(const struct record *r, uint64_t seq, const char *instance,
 	struct line l = { .out = out };
 
 	put(&l, "{");
-	put_number(&l, "v", RECORD_VERSION);
-	put_number(&l, "seq", seq);
-	put_word(&l, "instance", instance);
-	put_word(&l, "kind", record_kind_word((enum record_kind)r->kind));
-	put_time(&l, r->wall_us);
-	put_number(&l, "mono_us", (uint64_t)r->mono_us);
-	if (r->connection != 0)
-		put_number(&l, "connection", r->connection);
-	if (r->request != 0)
-		put_number(&l, "request", r->request);
-	put_text(&l, "cell", record_get(r, TEXT_CELL));
-	put_labels(&l, record_get(r, TEXT_LABELS));
-	put_endpoint(&l, "client", &r->client);
-	if (r->via != VIA_NONE)
-		put_word(&l, "via", via_words[r->via]);
-	put_text(&l, "name", record_get(r, TEXT_NAME));
-	if (r->name_from != NAME_FROM_NONE)
-		put_word(&l, "name_from", from_words[r->name_from]);
-	put_text(&l, "other_name", record_get(r, TEXT_OTHER_NAME));
-	if (r->qtype != 0)
-		put_number(&l, "qtype", r->qtype);
-	put_endpoint(&l, "original", &r->original);
-	put_endpoint(&l, r->kind == RECORD_END ? "dialled" : "candidate",
-	    &r->dialled);
-	put_port(&l, r);
-	put_verdict(&l, r);
-	if (r->reason != REASON_NONE)
-		put_word(&l, "reason", reason_word((enum reason)r->reason));
-	put_rule(&l, r);
-	put_text(&l, "ja4", record_get(r, TEXT_JA4));
-	put_text(&l, "alpn", record_get(r, TEXT_ALPN));
-	put_text(&l, "method", record_get(r, TEXT_METHOD));
-	put_text(&l, "path", record_get(r, TEXT_PATH));
-	if (r->status != 0)
-		put_number(&l, "status", r->status);
+	put_head(&l, r, seq, instance);
+	put_client(&l, r);
+	put_name(&l, r);
+	put_server(&l, r);
+	put_decision(&l, r);
+	put_request(&l, r);
 	put_end(&l, r);
-	if (r->count != 0)
-		put_number(&l, "count", r->count);
+	put_given(&l, "count", r->count);
 	put_digest(&l, r);
 	put_text(&l, "detail", record_get(r, TEXT_DETAIL));
 	put(&l, "}\n");

@@ -548,6 +548,57 @@ first_name_deny(const struct ask *q, uint16_t port, uint32_t end)
 	return RULE_NONE;
 }
 
+/* No rule allows a flow that shows no name. */
+static struct decision
+nameless_unmatched(const struct ask *q, uint16_t port, const struct pinned *p,
+    size_t n)
+{
+	uint32_t denied = RULE_NONE;
+	struct decision d;
+
+	if (p->deny != RULE_NONE)
+		return deny(REASON_RULE_DENY, p->deny);
+	d = unmatched(q, n == 0 ? REASON_NOT_PINNED : REASON_NAMELESS);
+	/* A report lets pass what no rule matches: a name that a rule denies
+	 * may be the one that is not shown. */
+	if (n == 0 && d.verdict == VERDICT_ALLOW)
+		denied = first_name_deny(q, port, RULE_NONE);
+	return denied != RULE_NONE ? deny(REASON_RULE_DENY, denied) : d;
+}
+
+static struct decision
+nameless_pinned(const struct ask *q, const struct pinned *p)
+{
+	struct decision d = by_rule(q, p->allow);
+
+	say_rule(q, p->allow, "allows every name on this address");
+	d.allow_private = p->allow_private;
+	d.opaque = p->opaque;
+	return d;
+}
+
+/* An address rule allows, unless what is not shown may be denied before. */
+static struct decision
+nameless_address(const struct ask *q, uint16_t port, const struct pinned *p,
+    size_t n, uint32_t allow)
+{
+	uint32_t denied = n > 0 ? p->deny : first_name_deny(q, port, allow);
+	struct decision d;
+
+	if (denied < allow) {
+		say_rule(q, denied, "may be the name that is not shown, and "
+		    "stands before the address rule");
+		return deny(REASON_RULE_DENY, denied);
+	}
+	say_rule(q, allow, "is the first that allows");
+	d = by_rule(q, allow);
+	d.allow_private = false;
+	d.original_only = true;
+	/* Nothing that the client could show would matter here. */
+	d.opaque = !image_port_bit(q->image, q->set->named_ports, port);
+	return d;
+}
+
 /*
  * Rules in order for a flow that shows no name.  The indexes give the first
  * rule of each kind that matches, so the order is a comparison of numbers.
@@ -559,44 +610,14 @@ flow_nameless(const struct ask *q, const struct endpoint *to,
 	const struct first f = first_prefix(q, to, false);
 	const struct pinned p = pinned_judge(q, names, n, to->port);
 	const uint32_t named = p.all_allowed ? p.allow : RULE_NONE;
-	uint32_t denied;
 	struct decision d;
 
-	if (named == RULE_NONE && f.allow == RULE_NONE) {
-		if (p.deny != RULE_NONE)
-			return deny(REASON_RULE_DENY, p.deny);
-		d = unmatched(q, n == 0 ? REASON_NOT_PINNED :
-		    REASON_NAMELESS);
-		/* A report lets pass what no rule matches: a name that a
-		 * rule denies may be the one that is not shown. */
-		denied = n == 0 && d.verdict == VERDICT_ALLOW ?
-		    first_name_deny(q, to->port, RULE_NONE) : RULE_NONE;
-		if (denied != RULE_NONE)
-			return deny(REASON_RULE_DENY, denied);
-		mark_report(&d, p.report);
-		return d;
-	}
-	if (named < f.allow) {
-		say_rule(q, named, "allows every name on this address");
-		d = by_rule(q, named);
-		d.allow_private = p.allow_private;
-		d.opaque = p.opaque;
-	} else {
-		denied = n > 0 ? p.deny :
-		    first_name_deny(q, to->port, f.allow);
-		if (denied < f.allow) {
-			say_rule(q, denied, "may be the name that is not "
-			    "shown, and stands before the address rule");
-			return deny(REASON_RULE_DENY, denied);
-		}
-		say_rule(q, f.allow, "is the first that allows");
-		d = by_rule(q, f.allow);
-		d.allow_private = false;
-		d.original_only = true;
-		/* Nothing that the client could show would matter here. */
-		d.opaque = !image_port_bit(q->image, q->set->named_ports,
-		    to->port);
-	}
+	if (named == RULE_NONE && f.allow == RULE_NONE)
+		d = nameless_unmatched(q, to->port, &p, n);
+	else if (named < f.allow)
+		d = nameless_pinned(q, &p);
+	else
+		d = nameless_address(q, to->port, &p, n, f.allow);
 	mark_report(&d, p.report);
 	return d;
 }

@@ -19,6 +19,13 @@ struct yaml {
 	size_t n_nodes;
 };
 
+/* A list or mapping whose end is still to come. */
+struct open {
+	struct yaml_node *node;
+	struct yaml_node *last;		/* last child */
+	struct yaml_node *key;		/* mapping: waits for its value */
+};
+
 struct reader {
 	yaml_parser_t parser;
 	struct yaml *tree;
@@ -27,12 +34,8 @@ struct reader {
 	struct span text;
 	size_t errors;
 	bool stop;
-};
-
-struct open {
-	struct yaml_node *node;
-	struct yaml_node *last;		/* last child */
-	struct yaml_node *key;		/* mapping: waits for its value */
+	unsigned depth;			/* of the open ones */
+	struct open open[YAML_MAX_DEPTH];
 };
 
 static void *
@@ -173,12 +176,15 @@ take_key(struct reader *r, struct open *in, struct yaml_node *n)
 
 /* Put a finished or opened node where it belongs. */
 static void
-place_node(struct reader *r, struct open *in, struct yaml_node *n)
+place_node(struct reader *r, struct yaml_node *n)
 {
-	if (in == NULL) {
+	struct open *in;
+
+	if (r->depth == 0) {
 		r->tree->root = n;
 		return;
 	}
+	in = &r->open[r->depth - 1];
 	if (in->node->kind == YAML_MAPPING && in->key == NULL) {
 		take_key(r, in, n);
 		return;
@@ -254,57 +260,81 @@ collection_extras(const yaml_event_t *ev)
 	return NULL;
 }
 
-/* One event; false at the end of the document or when reading must stop. */
-static bool
-step(struct reader *r, const yaml_event_t *ev, struct open *stack,
-    unsigned *depth)
+static void
+take_scalar(struct reader *r, const yaml_event_t *ev)
 {
-	struct open *in = *depth > 0 ? &stack[*depth - 1] : NULL;
-	struct yaml_node *n;
-	const char *extra;
+	struct yaml_node *n = scalar_node(r, ev);
 
+	if (n != NULL)
+		place_node(r, n);
+}
+
+/* Refused, and an empty text stands in its place, so that the rest is read. */
+static void
+take_alias(struct reader *r, const yaml_event_t *ev)
+{
+	struct yaml_node *n;
+
+	alias(r, (const char *)ev->data.alias.anchor,
+	    place_of(r, &ev->start_mark));
+	n = node_new(r, YAML_SCALAR, &ev->start_mark);
+	if (n == NULL)
+		return;
+	n->text = span_str("");
+	place_node(r, n);
+}
+
+static void
+open_collection(struct reader *r, const yaml_event_t *ev)
+{
+	struct yaml_node *n = node_new(r, ev->type ==
+	    YAML_MAPPING_START_EVENT ? YAML_MAPPING : YAML_SEQUENCE,
+	    &ev->start_mark);
+	const char *extra = collection_extras(ev);
+
+	if (n == NULL)
+		return;
+	if (extra != NULL)
+		bad(r, n->at, extra, NULL);
+	place_node(r, n);
+	if (r->depth == YAML_MAX_DEPTH) {
+		bad(r, n->at, "nested too deeply", NULL);
+		r->stop = true;
+		return;
+	}
+	r->open[r->depth++] = (struct open){ .node = n };
+}
+
+static void
+begin_document(struct reader *r, const yaml_event_t *ev)
+{
+	if (r->tree->root == NULL)
+		return;
+	bad(r, place_of(r, &ev->start_mark), "a second document",
+	    "keep one document a file");
+	r->stop = true;
+}
+
+static void
+take_event(struct reader *r, const yaml_event_t *ev)
+{
 	switch (ev->type) {
 	case YAML_SCALAR_EVENT:
-		n = scalar_node(r, ev);
-		if (n != NULL)
-			place_node(r, in, n);
+		take_scalar(r, ev);
 		break;
 	case YAML_ALIAS_EVENT:
-		alias(r, (const char *)ev->data.alias.anchor,
-		    place_of(r, &ev->start_mark));
-		n = node_new(r, YAML_SCALAR, &ev->start_mark);
-		if (n != NULL) {
-			n->text = span_str("");
-			place_node(r, in, n);
-		}
+		take_alias(r, ev);
 		break;
 	case YAML_SEQUENCE_START_EVENT:
 	case YAML_MAPPING_START_EVENT:
-		n = node_new(r, ev->type == YAML_MAPPING_START_EVENT ?
-		    YAML_MAPPING : YAML_SEQUENCE, &ev->start_mark);
-		if (n == NULL)
-			break;
-		extra = collection_extras(ev);
-		if (extra != NULL)
-			bad(r, n->at, extra, NULL);
-		place_node(r, in, n);
-		if (*depth == YAML_MAX_DEPTH) {
-			bad(r, n->at, "nested too deeply", NULL);
-			r->stop = true;
-			break;
-		}
-		stack[(*depth)++] = (struct open){ .node = n };
+		open_collection(r, ev);
 		break;
 	case YAML_SEQUENCE_END_EVENT:
 	case YAML_MAPPING_END_EVENT:
-		(*depth)--;
+		r->depth--;
 		break;
 	case YAML_DOCUMENT_START_EVENT:
-		if (r->tree->root != NULL) {
-			bad(r, place_of(r, &ev->start_mark),
-			    "a second document", "keep one document a file");
-			r->stop = true;
-		}
+		begin_document(r, ev);
 		break;
 	case YAML_STREAM_END_EVENT:
 		r->stop = true;
@@ -314,23 +344,19 @@ step(struct reader *r, const yaml_event_t *ev, struct open *stack,
 	case YAML_DOCUMENT_END_EVENT:
 		break;
 	}
-	return !r->stop;
 }
 
 static void
 read_events(struct reader *r)
 {
-	struct open stack[YAML_MAX_DEPTH];
-	unsigned depth = 0;
 	yaml_event_t ev;
-	bool more = true;
 
-	while (more) {
+	while (!r->stop) {
 		if (!yaml_parser_parse(&r->parser, &ev)) {
 			scanner_error(r);
 			return;
 		}
-		more = step(r, &ev, stack, &depth);
+		take_event(r, &ev);
 		yaml_event_delete(&ev);
 	}
 }

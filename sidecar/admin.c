@@ -220,47 +220,83 @@ get_metrics(struct admin *a, bool openmetrics)
 	return 200;
 }
 
-static unsigned
-get_status(struct admin *a)
+static const char *
+yes(bool b)
+{
+	return b ? "true" : "false";
+}
+
+static void
+say_identity(struct admin *a, const struct health *h)
 {
 	const struct settings *is = &a->role->settings;
-	struct health h = look(a);
 
-	say(a, "{\"version\":\"%s\",\"instance\":\"%s\",\"mode\":\"%s\","
+	say(a, "\"version\":\"%s\",\"instance\":\"%s\",\"mode\":\"%s\","
 	    "\"generation\":%llu,\"digest\":\"", PENSTOCK_VERSION,
 	    is->instance, settings_mode_word(is->mode),
-	    (unsigned long long)h.generation);
-	for (unsigned i = 0; i < sizeof(h.digest); i++)
-		say(a, "%02x", h.digest[i]);
-	say(a, "\",\"started\":%lld,\"engines\":%u,\"engines_ready\":%u,"
+	    (unsigned long long)h->generation);
+	for (unsigned i = 0; i < sizeof(h->digest); i++)
+		say(a, "%02x", h->digest[i]);
+	say(a, "\"");
+}
+
+static void
+say_state(struct admin *a, const struct health *h)
+{
+	say(a, "\"started\":%lld,\"engines\":%u,\"engines_ready\":%u,"
 	    "\"restarts\":%u,\"ready\":%s,\"enforcing\":%s,"
 	    "\"not_enforcing\":\"%s\",\"checks\":{",
-	    (long long)h.started_s, h.engines, h.engines_ready, h.restarts,
-	    admin_is_ready(&h) ? "true" : "false",
-	    admin_check_ok(&h, CHECK_ENFORCING) ? "true" : "false",
-	    why_not(&h));
+	    (long long)h->started_s, h->engines, h->engines_ready,
+	    h->restarts, yes(admin_is_ready(h)),
+	    yes(admin_check_ok(h, CHECK_ENFORCING)), why_not(h));
 	for (unsigned c = 0; c < CHECK_COUNT; c++)
 		say(a, "%s\"%s\":%s", c > 0 ? "," : "",
 		    admin_check_word((enum admin_check)c),
-		    admin_check_ok(&h, (enum admin_check)c) ? "true" :
-		    "false");
-	say(a, "},\"roles\":[");
-	for (unsigned i = 0; i < h.n_roles; i++)
+		    yes(admin_check_ok(h, (enum admin_check)c)));
+	say(a, "}");
+}
+
+static void
+say_roles(struct admin *a, const struct health *h)
+{
+	say(a, "\"roles\":[");
+	for (unsigned i = 0; i < h->n_roles; i++)
 		say(a, "%s{\"role\":\"%s\",\"index\":%u,\"pid\":%d,"
 		    "\"ready\":%s,\"restarts\":%u}", i > 0 ? "," : "",
-		    role_word(h.roles[i].kind), h.roles[i].index,
-		    (int)h.roles[i].pid, h.roles[i].ready ? "true" : "false",
-		    h.roles[i].restarts);
-	say(a, "],\"connections_open\":%lld,\"accepted\":%lld,"
-	    "\"allowed\":%lld,\"bytes_up\":%lld,\"bytes_down\":%lld,"
-	    "\"records\":%lld,\"denied\":{",
-	    (long long)count_sum(a->role->counts, COUNT_CONNECTIONS_OPEN),
-	    (long long)count_sum(a->role->counts, COUNT_ACCEPTED),
-	    (long long)count_sum(a->role->counts, COUNT_ALLOWED),
-	    (long long)count_sum(a->role->counts, COUNT_BYTES_UP),
-	    (long long)count_sum(a->role->counts, COUNT_BYTES_DOWN),
-	    (long long)count_sum(a->role->counts, COUNT_RECORDS));
-	for (unsigned r = 0, n = 0; r < REASON_COUNT; r++) {
+		    role_word(h->roles[i].kind), h->roles[i].index,
+		    (int)h->roles[i].pid, yes(h->roles[i].ready),
+		    h->roles[i].restarts);
+	say(a, "]");
+}
+
+static void
+say_sums(struct admin *a)
+{
+	static const struct {
+		const char *key;
+		enum count which;
+	} sums[] = {
+		{ "connections_open", COUNT_CONNECTIONS_OPEN },
+		{ "accepted", COUNT_ACCEPTED },
+		{ "allowed", COUNT_ALLOWED },
+		{ "bytes_up", COUNT_BYTES_UP },
+		{ "bytes_down", COUNT_BYTES_DOWN },
+		{ "records", COUNT_RECORDS },
+	};
+
+	for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); i++)
+		say(a, "%s\"%s\":%lld", i > 0 ? "," : "", sums[i].key,
+		    (long long)count_sum(a->role->counts, sums[i].which));
+}
+
+/* The reasons that there were. */
+static void
+say_denied(struct admin *a)
+{
+	unsigned n = 0;
+
+	say(a, "\"denied\":{");
+	for (unsigned r = 0; r < REASON_COUNT; r++) {
 		int64_t v = count_denied_sum(a->role->counts,
 		    (enum reason)r);
 
@@ -268,7 +304,25 @@ get_status(struct admin *a)
 			say(a, "%s\"%s\":%lld", n++ > 0 ? "," : "",
 			    reason_word((enum reason)r), (long long)v);
 	}
-	say(a, "}}\n");
+	say(a, "}");
+}
+
+static unsigned
+get_status(struct admin *a)
+{
+	struct health h = look(a);
+
+	say(a, "{");
+	say_identity(a, &h);
+	say(a, ",");
+	say_state(a, &h);
+	say(a, ",");
+	say_roles(a, &h);
+	say(a, ",");
+	say_sums(a);
+	say(a, ",");
+	say_denied(a);
+	say(a, "}\n");
 	return 200;
 }
 

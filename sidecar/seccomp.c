@@ -244,55 +244,39 @@ add_open_to_read(scmp_filter_ctx ctx)
 	    O_RDONLY));
 }
 
+#define CALLS(list) { list, sizeof(list) / sizeof((list)[0]) }
+
+/* What a role has beside what every role has; a role that is not here gets no
+ * filter, and does not start. */
+static const struct has {
+	struct { const int *calls; size_t n; } calls[2];
+	int (*add[3])(scmp_filter_ctx ctx);
+} has[ROLE_COUNT] = {
+	[ROLE_RESOLVER] = { { CALLS(net_calls) },
+	    { add_sockets, add_ioctls, add_no_open } },
+	[ROLE_ENGINE] = { { CALLS(net_calls), CALLS(engine_calls) },
+	    { add_sockets, add_ioctls, add_no_open } },
+	[ROLE_ADMIN] = { { CALLS(admin_calls) },
+	    { add_ioctls, add_no_open } },
+	[ROLE_RECORDER] = { { CALLS(file_calls), CALLS(recorder_calls) },
+	    { NULL } },
+	[ROLE_WARDEN] = { { CALLS(warden_calls) },
+	    { add_netlink, add_open_to_read } },
+	[ROLE_COMPILE] = { { CALLS(file_calls), CALLS(compile_calls) },
+	    { add_open_to_read } },
+};
+
 static int
 add_role(scmp_filter_ctx ctx, enum role_kind k)
 {
-	int rc = 0;
+	const struct has *h = &has[k];
+	int rc = h->calls[0].n > 0 ? 0 : -EINVAL;
 
-	switch (k) {
-	case ROLE_RESOLVER:
-	case ROLE_ENGINE:
-		rc = ADD(ctx, net_calls);
-		if (rc == 0 && k == ROLE_ENGINE)
-			rc = ADD(ctx, engine_calls);
-		if (rc == 0)
-			rc = add_sockets(ctx);
-		if (rc == 0)
-			rc = add_ioctls(ctx);
-		if (rc == 0)
-			rc = add_no_open(ctx);
-		break;
-	case ROLE_ADMIN:
-		rc = ADD(ctx, admin_calls);
-		if (rc == 0)
-			rc = add_ioctls(ctx);
-		if (rc == 0)
-			rc = add_no_open(ctx);
-		break;
-	case ROLE_RECORDER:
-		rc = ADD(ctx, file_calls);
-		if (rc == 0)
-			rc = ADD(ctx, recorder_calls);
-		break;
-	case ROLE_WARDEN:
-		rc = ADD(ctx, warden_calls);
-		if (rc == 0)
-			rc = add_netlink(ctx);
-		if (rc == 0)
-			rc = add_open_to_read(ctx);
-		break;
-	case ROLE_COMPILE:
-		rc = ADD(ctx, file_calls);
-		if (rc == 0)
-			rc = ADD(ctx, compile_calls);
-		if (rc == 0)
-			rc = add_open_to_read(ctx);
-		break;
-	case ROLE_PARENT:
-	case ROLE_COUNT:
-		rc = -EINVAL;
-		break;
-	}
+	for (size_t i = 0; i < 2 && rc == 0; i++)
+		rc = add(ctx, SCMP_ACT_ALLOW, h->calls[i].calls,
+		    h->calls[i].n);
+	for (size_t i = 0; i < 3 && h->add[i] != NULL && rc == 0; i++)
+		rc = h->add[i](ctx);
 	return rc;
 }
 

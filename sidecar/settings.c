@@ -5,9 +5,8 @@
 
 #define UID_FIRST 1337u		/* as the sidecars that this one replaces */
 
-static void add_listener(struct settings *s, const char *name,
-    enum listen_kind kind, const char *addr, uint16_t port);
-static void add_dns(struct settings *s, const char *addr, uint16_t port);
+static void add_listeners(struct settings *s);
+static void add_dns(struct settings *s);
 
 static const char *const mode_words[] = {
 	[MODE_SHARED] = "shared", [MODE_GATEWAY] = "gateway",
@@ -32,34 +31,8 @@ settings_default(struct settings *s, enum settings_mode mode)
 	s->drain_timeout_ms = 30000;
 	s->log_level = 2;
 	snprintf(s->admin, sizeof(s->admin), "127.0.0.1:9901");
-	switch (mode) {
-	case MODE_SHARED:
-		add_listener(s, "redirect4", LISTEN_REDIRECT, "127.0.0.1",
-		    15001);
-		add_listener(s, "redirect6", LISTEN_REDIRECT, "::1", 15001);
-		add_listener(s, "explicit", LISTEN_EXPLICIT, "127.0.0.1",
-		    15080);
-		add_dns(s, "127.0.0.1", 15053);
-		add_dns(s, "::1", 15053);
-		break;
-	case MODE_GATEWAY:
-		add_listener(s, "tproxy4", LISTEN_TPROXY, "0.0.0.0", 15001);
-		add_listener(s, "tproxy6", LISTEN_TPROXY, "::", 15001);
-		add_dns(s, "0.0.0.0", 53);
-		add_dns(s, "::", 53);
-		break;
-	case MODE_ISOLATED:
-		add_listener(s, "named-https", LISTEN_NAMED, "0.0.0.0", 443);
-		add_listener(s, "named-http", LISTEN_NAMED, "0.0.0.0", 80);
-		add_listener(s, "explicit", LISTEN_EXPLICIT, "0.0.0.0",
-		    15080);
-		add_dns(s, "0.0.0.0", 53);
-		break;
-	case MODE_COOPERATIVE:
-		add_listener(s, "explicit", LISTEN_EXPLICIT, "127.0.0.1",
-		    15080);
-		break;
-	}
+	add_listeners(s);
+	add_dns(s);
 }
 
 static bool
@@ -76,23 +49,62 @@ endpoint_at(struct endpoint *e, const char *addr, uint16_t port)
 }
 
 static void
-add_listener(struct settings *s, const char *name, enum listen_kind kind,
-    const char *addr, uint16_t port)
+add_listeners(struct settings *s)
 {
-	struct settings_listener *l = &s->listeners[s->n_listeners];
+	static const struct {
+		enum settings_mode mode;
+		const char *name;
+		enum listen_kind kind;
+		const char *addr;
+		uint16_t port;
+	} usual[] = {
+		{ MODE_SHARED, "redirect4", LISTEN_REDIRECT, "127.0.0.1",
+		    15001 },
+		{ MODE_SHARED, "redirect6", LISTEN_REDIRECT, "::1", 15001 },
+		{ MODE_SHARED, "explicit", LISTEN_EXPLICIT, "127.0.0.1",
+		    15080 },
+		{ MODE_GATEWAY, "tproxy4", LISTEN_TPROXY, "0.0.0.0", 15001 },
+		{ MODE_GATEWAY, "tproxy6", LISTEN_TPROXY, "::", 15001 },
+		{ MODE_ISOLATED, "named-https", LISTEN_NAMED, "0.0.0.0",
+		    443 },
+		{ MODE_ISOLATED, "named-http", LISTEN_NAMED, "0.0.0.0", 80 },
+		{ MODE_ISOLATED, "explicit", LISTEN_EXPLICIT, "0.0.0.0",
+		    15080 },
+		{ MODE_COOPERATIVE, "explicit", LISTEN_EXPLICIT, "127.0.0.1",
+		    15080 },
+	};
 
-	if (!endpoint_at(&l->at, addr, port))
-		return;
-	snprintf(l->name, sizeof(l->name), "%s", name);
-	l->kind = kind;
-	s->n_listeners++;
+	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
+		struct settings_listener *l = &s->listeners[s->n_listeners];
+
+		if (usual[i].mode != s->mode ||
+		    !endpoint_at(&l->at, usual[i].addr, usual[i].port))
+			continue;
+		snprintf(l->name, sizeof(l->name), "%s", usual[i].name);
+		l->kind = usual[i].kind;
+		s->n_listeners++;
+	}
 }
 
 static void
-add_dns(struct settings *s, const char *addr, uint16_t port)
+add_dns(struct settings *s)
 {
-	if (endpoint_at(&s->dns[s->n_dns], addr, port))
-		s->n_dns++;
+	static const struct {
+		enum settings_mode mode;
+		const char *addr;
+		uint16_t port;
+	} usual[] = {
+		{ MODE_SHARED, "127.0.0.1", 15053 },
+		{ MODE_SHARED, "::1", 15053 },
+		{ MODE_GATEWAY, "0.0.0.0", 53 },
+		{ MODE_GATEWAY, "::", 53 },
+		{ MODE_ISOLATED, "0.0.0.0", 53 },
+	};
+
+	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
+		if (usual[i].mode == s->mode && endpoint_at(
+		    &s->dns[s->n_dns], usual[i].addr, usual[i].port))
+			s->n_dns++;
 }
 
 bool

@@ -145,45 +145,65 @@ is_rotated(FILE *f, const char *path)
 	    (now.st_ino != open.st_ino || now.st_size < ftello(f));
 }
 
+/* A file of records, read line by line. */
+struct lines {
+	FILE *f;
+	char *line;
+	size_t size;
+	off_t at;		/* behind the last whole line */
+};
+
+/* False at the end of what is written: a torn last line is read again when
+ * it is whole. */
+static bool
+next_line(struct lines *l)
+{
+	ssize_t n = getline(&l->line, &l->size, l->f);
+
+	if (n <= 0 || l->line[n - 1] != '\n')
+		return false;
+	l->at += n;
+	return true;
+}
+
+/* A file that was rotated away is left when the next one is there. */
+static void
+wait_for_more(struct lines *l, const char *path)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000l };
+	FILE *next;
+
+	clearerr(l->f);
+	if (is_rotated(l->f, path)) {
+		next = fopen(path, "re");
+		if (next != NULL) {
+			fclose(l->f);
+			l->f = next;
+			l->at = 0;
+		}
+	}
+	fseeko(l->f, l->at, SEEK_SET);
+	nanosleep(&pause, NULL);
+}
+
 static int
 follow(struct asked *a, const char *path)
 {
-	struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000l };
-	FILE *f = fopen(path, "re");
-	char *line = NULL;
-	size_t size = 0;
-	off_t at = 0;
+	struct lines l = { .f = fopen(path, "re") };
 
-	if (f == NULL) {
+	if (l.f == NULL) {
 		perror(path);
 		return EXIT_UNAVAILABLE;
 	}
 	for (;;) {
-		ssize_t n = getline(&line, &size, f);
-
-		if (n > 0 && line[n - 1] == '\n') {
-			at += n;
-			show(a, line);
-			continue;
-		}
+		while (next_line(&l))
+			show(a, l.line);
 		if (a->once)
 			break;
-		/* a torn last line is read again when it is whole */
-		clearerr(f);
-		if (is_rotated(f, path)) {
-			FILE *next = fopen(path, "re");
-
-			if (next != NULL) {
-				fclose(f);
-				f = next;
-				at = 0;
-			}
-		}
-		fseeko(f, at, SEEK_SET);
-		nanosleep(&pause, NULL);
+		wait_for_more(&l, path);
 	}
-	free(line);
-	fclose(f);
+	free(l.line);
+	fclose(l.f);
 	if (a->cell == NULL || a->of_cell > 0)
 		return 0;
 	fprintf(stderr, "penstock tail: %s has no record of that cell\n",
