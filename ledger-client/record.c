@@ -303,6 +303,35 @@ put_endpoint(struct line *l, const char *key, const struct endpoint *e)
 		put_word(l, key, endpoint_text(e, text));
 }
 
+/* What a producer wrote there may be anything: whole pieces count, and known
+ * reasons. */
+static void
+put_tried(struct line *l, const struct record *r)
+{
+	struct span s = record_get(r, TEXT_TRIED);
+	struct record_try t;
+
+	if (r->kind != RECORD_END || s.len < sizeof(t))
+		return;
+	put_key(l, "tried");
+	put(l, "[");
+	for (size_t i = 0; i < RECORD_TRIES_MAX &&
+	    (i + 1) * sizeof(t) <= s.len; i++) {
+		struct endpoint e = { .port = r->dialled.port };
+
+		memcpy(&t, s.data + i * sizeof(t), sizeof(t));
+		e.addr = t.addr;
+		put(l, i > 0 ? ",{" : "{");
+		l->comma = false;
+		put_endpoint(l, "address", &e);
+		if (t.reason != REASON_NONE && t.reason < REASON_COUNT)
+			put_word(l, "reason", reason_word(t.reason));
+		put(l, "}");
+	}
+	put(l, "]");
+	l->comma = true;
+}
+
 /* A request for a name has a port before it has an address. */
 static void
 put_port(struct line *l, const struct record *r)
@@ -475,6 +504,7 @@ put_server(struct line *l, const struct record *r)
 	put_endpoint(l, "original", &r->original);
 	put_endpoint(l, r->kind == RECORD_END ? "dialled" : "candidate",
 	    &r->dialled);
+	put_tried(l, r);
 	put_port(l, r);
 }
 

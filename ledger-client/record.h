@@ -47,10 +47,22 @@ enum record_text {
 	TEXT_CELL = 0, TEXT_LABELS /* "team=a,run=7" */, TEXT_NAME,
 	TEXT_RULE /* id */, TEXT_RULE_FILE, TEXT_RULE_REASON, TEXT_JA4,
 	TEXT_ALPN, TEXT_METHOD, TEXT_PATH, TEXT_DETAIL, TEXT_OTHER_NAME,
+	TEXT_TRIED /* struct record_try, one behind the other */,
 	TEXT_COUNT,
 };
 #define RECORD_TEXT_MAX_BYTES 255u
 #define RECORD_TEXT_BYTES 1536u
+
+/* RECORD_END: an address that was dialled and is not the one reached; its port
+ * is that of `dialled`. */
+struct record_try {
+	struct addr addr;
+	uint8_t reason;			/* enum reason; 0: was under way */
+};
+#define RECORD_TRIES_MAX 8u		/* further ones are not told */
+_Static_assert(sizeof(struct record_try) == sizeof(struct addr) + 1 &&
+    RECORD_TRIES_MAX * sizeof(struct record_try) <= RECORD_TEXT_MAX_BYTES,
+    "bytes of one text");
 
 struct record {
 	uint16_t kind;			/* enum record_kind */

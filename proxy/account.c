@@ -11,15 +11,29 @@
     sizeof(((struct hello *)0)->alpn) - 1)
 
 /* Bytes of the end record that begins as this decision does.  A tunnel and an
- * opaque flow show their hello after it. */
+ * opaque flow show their hello after it, and each address may be dialled in
+ * vain. */
 static size_t
 end_size(const struct conn *c, const struct record *r)
 {
 	const struct opening *o = c->open;
-	bool more = r->verdict == VERDICT_ALLOW && o != NULL &&
-	    (o->shown == SHOWN_CONNECT || o->shown == SHOWN_NOTHING);
+	size_t n = record_size(r), tries;
 
-	return record_size(r) + (more ? HELLO_TEXT_BYTES : 0);
+	if (r->verdict != VERDICT_ALLOW || o == NULL)
+		return n;
+	if (o->shown == SHOWN_CONNECT || o->shown == SHOWN_NOTHING)
+		n += HELLO_TEXT_BYTES;
+	tries = o->n_addrs < RECORD_TRIES_MAX ? o->n_addrs : RECORD_TRIES_MAX;
+	if (c->up.fd < 0)
+		n += tries * sizeof(struct record_try);
+	return n;
+}
+
+bool
+account_is_unread(const struct conn *c)
+{
+	return c->open != NULL && c->open->shown == SHOWN_REQUEST &&
+	    c->open->method[0] == '\0';
 }
 
 bool
@@ -58,7 +72,7 @@ fill(const struct conn *c, const struct decision *d, struct record *r)
 	r->would = (uint8_t)d->would;
 	if (c->proxy->policy != NULL)
 		record_policy(r, c->proxy->policy, c->cell, d->rule);
-	if (o == NULL)
+	if (o == NULL || account_is_unread(c))
 		return;
 	r->name_from = (uint8_t)o->from;
 	r->dialled = place(o);
@@ -93,14 +107,17 @@ count(const struct conn *c, const struct decision *d, enum reason why)
 
 /* The decision is handed over, and its end takes the place of the one before;
  * that is a copy of what its record shall begin with, no longer than it has to
- * be.  A denial does without where nothing else is open. */
+ * be, and of what was dialled in vain.  A denial does without where nothing
+ * else is open. */
 static int
 account_put(struct conn *c, const struct record *r)
 {
 	struct emit *emit = c->proxy->parts.emit;
 	bool open = account_is_open(c);
 	bool must = open || r->verdict == VERDICT_ALLOW;
-	size_t n = end_size(c, r);
+	struct span tried = open ? record_get(c->end, TEXT_TRIED) :
+	    span_of(NULL, 0);
+	size_t n = end_size(c, r) + tried.len;
 	struct record *end = malloc(n);
 	int e = -ENOMEM;
 
@@ -110,8 +127,10 @@ account_put(struct conn *c, const struct record *r)
 		free(end);
 		return e;
 	}
-	if (end != NULL)
+	if (end != NULL) {
 		memcpy(end, r, record_size(r));
+		record_set(end, TEXT_TRIED, tried);
+	}
 	if (c->end != NULL && c->end_told)	/* a later request */
 		c->opened_us = r->mono_us;
 	if (!open)
@@ -136,7 +155,8 @@ account_denial(struct conn *c, const struct record *r)
 		return;
 	memcpy(end, r, offsetof(struct record, text_len));
 	for (unsigned i = 0; i < TEXT_COUNT; i++)
-		if (!span_eq(record_get(end, i), record_get(r, i)))
+		if (i != TEXT_TRIED &&
+		    !span_eq(record_get(end, i), record_get(r, i)))
 			end->text_at_len[i] = 0;
 }
 
@@ -176,6 +196,17 @@ account_hello(struct conn *c)
 		return;
 	record_set(r, TEXT_JA4, span_str(h->ja4));
 	record_set(r, TEXT_ALPN, span_str(h->alpn));
+}
+
+void
+account_tried(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct span s = span_of(o->tried, o->n_tried * sizeof(o->tried[0]));
+
+	o->n_tried = 0;
+	if (account_is_open(c) && record_size(c->end) + s.len <= c->end_bytes)
+		record_set(c->end, TEXT_TRIED, s);
 }
 
 /* What passed since the end before is this one's. */

@@ -202,6 +202,8 @@ conn_refuse(struct conn *c, enum reason why)
 
 	if (c->open != NULL)
 		d = c->open->decision;
+	if (account_is_unread(c))
+		d.rule = RULE_NONE;
 	/* What fails after it was allowed is told by the end record. */
 	if (d.verdict != VERDICT_ALLOW || !account_is_open(c) ||
 	    !is_upstream_failure(why)) {

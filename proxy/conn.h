@@ -89,6 +89,8 @@ struct opening {
 	size_t n_addrs, next_addr;
 	struct dial_try tries[DIAL_TRIES_MAX];
 	unsigned n_tries;
+	struct record_try tried[RECORD_TRIES_MAX];	/* in vain */
+	unsigned n_tried;
 	int64_t next_try_ms;
 	struct ask_call *ask;
 	enum reason failed;		/* why the last attempt failed */
@@ -253,6 +255,11 @@ int account_decision(struct conn *c, const struct decision *d,
     enum reason why);
 /* A hello that came behind the decision, let pass: the end tells of it. */
 void account_hello(struct conn *c);
+/* The end tells of the addresses that were dialled in vain. */
+void account_tried(struct conn *c);
+/* A request has begun that has shown nothing yet: what is known is of the
+ * request before. */
+bool account_is_unread(const struct conn *c);
 /* The end of what was decided last, once: it has the bytes since the end
  * before. */
 void account_end(struct conn *c, enum record_how how, enum reason why);

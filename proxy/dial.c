@@ -154,6 +154,15 @@ dial_edge(struct conn *c, unsigned i, uint32_t events)
 	conn_run(c);
 }
 
+/* The end shall tell of it. */
+static void
+note(struct opening *o, const struct addr *a, enum reason why)
+{
+	if (o->n_tried < RECORD_TRIES_MAX)
+		o->tried[o->n_tried++] = (struct record_try){ *a,
+		    (uint8_t)why };
+}
+
 static void
 try_drop(struct opening *o, unsigned i, bool keep_fd)
 {
@@ -165,6 +174,18 @@ try_drop(struct opening *o, unsigned i, bool keep_fd)
 	t->events = 0;
 }
 
+static void
+drop_all(struct opening *o, enum reason why)
+{
+	for (unsigned i = 0; i < o->n_tries; i++) {
+		if (o->tries[i].fd < 0)
+			continue;
+		note(o, &o->tries[i].to.addr, why);
+		try_drop(o, i, false);
+	}
+	o->n_tries = 0;
+}
+
 void
 dial_cancel(struct conn *c)
 {
@@ -173,10 +194,9 @@ dial_cancel(struct conn *c)
 	if (o->ask != NULL)
 		ask_cancel(o->ask);
 	o->ask = NULL;
-	for (unsigned i = 0; i < o->n_tries; i++)
-		if (o->tries[i].fd >= 0)
-			try_drop(o, i, false);
-	o->n_tries = 0;
+	drop_all(o, REASON_NONE);
+	if (o->n_tried > 0)
+		account_tried(c);
 }
 
 static int
@@ -230,6 +250,7 @@ next_try(struct conn *c)
 		if (t->fd >= 0)
 			break;
 		o->failed = reason_of(-t->fd);
+		note(o, &t->to.addr, o->failed);
 		t->fd = -1;
 	}
 	o->next_try_ms = o->next_addr < o->n_addrs ?
@@ -261,6 +282,7 @@ look_at_tries(struct conn *c, unsigned *under_way)
 		if (e == 0)
 			return (int)i;
 		o->failed = reason_of(e);
+		note(o, &o->tries[i].to.addr, o->failed);
 		try_drop(o, i, false);
 		o->next_try_ms = 0;	/* the next one at once */
 	}
@@ -275,8 +297,12 @@ dial_won(struct conn *c, unsigned i)
 
 	/* A policy that came while it was dialled may forbid the address. */
 	o->addrs[0] = o->tries[i].to.addr;
-	if (!weigh_addr(c, &o->tries[i].to, &d))
+	if (!weigh_addr(c, &o->tries[i].to, &d)) {
+		note(o, &o->addrs[0], d.reason);
+		try_drop(o, i, false);
+		dial_cancel(c);
 		return conn_refuse(c, d.reason);
+	}
 	side_open(&c->up, o->tries[i].fd);
 	c->up.readable = false;
 	side_edge(&c->up, o->tries[i].events);
@@ -310,8 +336,10 @@ dial_step(struct conn *c)
 
 	if (won >= 0)
 		return dial_won(c, (unsigned)won);
-	if (conn_now_ms() >= c->deadline_ms)
+	if (conn_now_ms() >= c->deadline_ms) {
+		drop_all(o, REASON_CONNECT_TIMEOUT);
 		return conn_refuse(c, REASON_CONNECT_TIMEOUT);
+	}
 	if (o->next_addr < o->n_addrs && (under_way == 0 ||
 	    o->next_try_ms == 0 || conn_now_ms() >= o->next_try_ms)) {
 		next_try(c);

@@ -94,6 +94,7 @@ find_cell(struct conn *c, const struct http_request *rq)
 			return REASON_AUTH_REQUIRED;
 		conn_cell(c, NULL, span_of(NULL, 0), &why);
 	} else {
+		c->cell = CELL_NONE;	/* whoever shows what is no one's */
 		if (!http_basic(rq->credential, buf, sizeof(buf), &user,
 		    &password) || user.len >= sizeof(id) ||
 		    memchr(user.data, 0, user.len) != NULL)
@@ -218,6 +219,8 @@ show(struct conn *c, const struct http_request *rq)
 	    NAME_FROM_HOST;
 	copy_text(o->method, sizeof(o->method), rq->method_text);
 	copy_text(o->path, sizeof(o->path), rq->path);
+	o->decision.rule = RULE_NONE;
+	o->n_addrs = 0;
 }
 
 void
@@ -229,6 +232,8 @@ forward_begin(struct conn *c)
 		return;
 	o->shown = SHOWN_REQUEST;
 	o->method[0] = o->path[0] = '\0';
+	o->json = o->head_only = false;
+	o->minor = 1;
 	c->request++;
 }
 
@@ -670,6 +675,8 @@ next_request(struct conn *c)
 	o->minor = 1;
 	o->to = c->original;
 	hello_reader_init(&o->reader);
+	if (c->via == VIA_HTTP)		/* the next may be another's */
+		conn_cell(c, NULL, span_of(NULL, 0), &o->no_cell);
 	conn_enter(c, CONN_NAME);
 	return STEP_NEXT;
 }

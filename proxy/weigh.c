@@ -332,11 +332,14 @@ conn_keep_cell(struct conn *c)
 }
 
 /* Numbers of cells are those of one policy: find the cell anew.  The request
- * at hand may carry another credential than the one that was told of last. */
+ * at hand may carry another credential than the one that was told of last; as
+ * long as it has shown none it is nobody's but the socket's, and goes on while
+ * the one before may. */
 static bool
 find_cell_again(struct conn *c)
 {
 	const struct opening *o = c->open;
+	bool lives = true;
 	enum reason why;
 
 	if (c->proxy->policy == NULL)
@@ -344,10 +347,12 @@ find_cell_again(struct conn *c)
 	if (o != NULL && o->cell[0] != '\0')
 		return find_life(c, span_str(o->cell), span_str(o->run));
 	if (c->end != NULL)
-		return find_life(c, record_get(c->end, TEXT_CELL),
+		lives = find_life(c, record_get(c->end, TEXT_CELL),
 		    run_of_record(c->end));
+	if (c->end != NULL && (c->via != VIA_HTTP || o == NULL))
+		return lives;
 	conn_cell(c, NULL, span_of(NULL, 0), &why);
-	return c->cell != CELL_NONE || c->via == VIA_HTTP;
+	return lives && (c->cell != CELL_NONE || c->via == VIA_HTTP);
 }
 
 /* The HTTP request under way: its name, and where it went. */

@@ -108,6 +108,53 @@ a_refused_name_keeps_the_port_that_was_asked_for(void **state)
 }
 
 static void
+an_end_tells_of_addresses_that_were_tried(void **state)
+{
+	static const struct { const char *addr; uint8_t why; } t[] = {
+		{ "192.0.2.2", REASON_CONNECT_REFUSED },
+		{ "2001:db8::1", REASON_NONE },
+		{ "192.0.2.3", 255 },		/* no reason of ours */
+	};
+	struct record_try all[12] = { 0 };
+	json_t *j, *list, *e;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		assert_true(addr_parse(&all[i].addr, span_str(t[i].addr)));
+		all[i].reason = t[i].why;
+	}
+	for (int i = 3; i < 12; i++)
+		all[i] = all[0];
+	record_init(&r, RECORD_END);
+	r.dialled.port = 443;
+	/* and a piece that is none */
+	record_set(&r, TEXT_TRIED, span_of(all, 3 * sizeof(all[0]) + 16));
+	assert_true(record_check(&r, record_size(&r)));
+	j = json_of(&r);
+	list = json_object_get(j, "tried");
+	assert_int_equal(json_array_size(list), 3);
+	e = json_array_get(list, 0);
+	assert_word(e, "address", "192.0.2.2:443");
+	assert_word(e, "reason", "connect_refused");
+	e = json_array_get(list, 1);
+	assert_word(e, "address", "[2001:db8::1]:443");
+	assert_int_equal(json_object_size(e), 1);
+	assert_int_equal(json_object_size(json_array_get(list, 2)), 1);
+	assert_null(json_object_get(j, "dialled"));
+	json_decref(j);
+	record_init(&r, RECORD_END);
+	record_set(&r, TEXT_TRIED, span_of(all, sizeof(all)));
+	j = json_of(&r);
+	assert_int_equal(json_array_size(json_object_get(j, "tried")),
+	    RECORD_TRIES_MAX);
+	json_decref(j);
+	r.kind = RECORD_DECISION;
+	j = json_of(&r);
+	assert_null(json_object_get(j, "tried"));
+	json_decref(j);
+}
+
+static void
 an_end_says_how_and_how_much(void **state)
 {
 	json_t *j;
@@ -312,6 +359,7 @@ main(void)
 		cmocka_unit_test(a_decision_explains_itself_in_one_line),
 		cmocka_unit_test(a_refused_name_keeps_the_port_that_was_asked_for),
 		cmocka_unit_test(an_end_says_how_and_how_much),
+		cmocka_unit_test(an_end_tells_of_addresses_that_were_tried),
 		cmocka_unit_test(
 		    W27_a_line_cannot_be_forged_by_what_it_reports),
 		cmocka_unit_test(W27_every_byte_is_escaped_or_plain),

@@ -71,6 +71,21 @@ def test_an_allowed_connection_has_a_decision_and_an_end(gate):
     assert e["dialled"] == ADDRESS + ":443", e
 
 
+def test_an_end_tells_of_the_addresses_that_were_tried(gate):
+    """The first that is dialled gives no answer."""
+    lab = gate.lab
+    for _ in range(6):      # addresses come in any order
+        assert lab.agent("curl", "-sS", "-m", "12", "-x", "http://%s:15080" %
+                         lab.proxy_address, "http://down.test/").status == 0
+    ends = [e for e in lab.records(kind="end") if e["name"] == "down.test"]
+    assert ends and all(e["dialled"] == ADDRESS + ":80" for e in ends), ends
+    tried = [e["tried"] for e in ends if "tried" in e]
+    assert tried, ends
+    for t in tried:
+        assert len(t) == 1 and t[0]["address"] == "203.0.113.99:80", t
+        assert t[0].get("reason") in (None, "unreachable"), t
+
+
 def test_w27_outside_bytes_are_escaped(gate):
     lab = gate.lab
     lab.python(TCP, ADDRESS, "80", "GET /\\x1b[31m HTTP/1.1\\r\\n"
