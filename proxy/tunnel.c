@@ -142,21 +142,36 @@ line_has_no_version(struct span s)
 	return end < s.len;
 }
 
+/* A report let the flow pass on a port that no rule opens, as nothing was
+ * shown.  From here on it is one of requests, each judged as those are that
+ * come at once, and dialled for itself.  (Behind bytes of another protocol
+ * nothing is looked for: no HTTP server takes it for a request.) */
+static enum step
+be_requests(struct conn *c)
+{
+	if (c->up.eof || c->up.reset)	/* nor is there who would answer */
+		return conn_refuse(c, REASON_UPSTREAM_CLOSED);
+	c->open->decided = c->open->port_closed = false;
+	c->open->scanned = 0;
+	conn_enter(c, CONN_NAME);
+	return STEP_NEXT;
+}
+
 static enum step
 gate_request(struct conn *c, struct span s)
 {
 	struct opening *o = c->open;
 	struct http_request rq;
 	enum reason why = REASON_NONE;
+	enum parse p = http_request_parse(s, &o->scanned, o->to.port, &rq,
+	    &why);
 
-	switch (http_request_parse(s, &o->scanned, o->to.port, &rq, &why)) {
-	case PARSE_MORE:
+	if (p == PARSE_MORE)
 		return STEP_WAIT;
-	case PARSE_BAD:
+	if (o->port_closed)
+		return be_requests(c);
+	if (p == PARSE_BAD)
 		return conn_refuse(c, why);
-	case PARSE_DONE:
-		break;
-	}
 	if (rq.method == HTTP_CONNECT)
 		return conn_refuse(c, REASON_NESTED_PROXY);
 	if (!rq.to.is_addr && !name_fits(c, &rq.to.host))

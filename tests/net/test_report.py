@@ -56,6 +56,58 @@ def unanswered(name, reason):
     return closed
 
 
+# Silent until penstock has let it pass as nameless; then two requests on it.
+LATE = """
+import socket, sys, time
+s = socket.create_connection((sys.argv[1], 8080), 5)
+s.settimeout(5)
+time.sleep(1)
+for name in sys.argv[2:]:
+    s.sendall(b"GET /?late HTTP/1.1\\r\\nHost: %s:8080\\r\\n\\r\\n" %
+              name.encode())
+    data = b""
+    try:
+        while b"reached" not in data and b"penstock refused" not in data:
+            d = s.recv(4096)
+            if not d:
+                break
+            data += d
+    except OSError as e:
+        print("error", type(e).__name__)
+    print(name, data.decode("latin-1"))
+"""
+
+
+def late(*names):
+    """To the address of a name that was looked up."""
+    def attempt(lab):
+        lab.agent("getent", "hosts", "git.test")
+        return lab.python(LATE, ADDRESS, *names)
+    return attempt
+
+
+def reached_late(name):
+    return lambda r: "reached " + name in r.out
+
+
+def later_refused(lab, r):
+    """The first of its requests passes, the second has a judge too."""
+    assert "reached git.test" in r.out, r
+    assert "reached denied.test" not in r.out and " 403 " in r.out, r
+    flow = lab.record(kind="decision", original=ADDRESS + ":8080",
+                      reason="nameless")
+    assert flow["would"] == "deny" and "request" not in flow, flow
+    for n, name, verdict in ((1, "git.test", "allow"),
+                             (2, "denied.test", "deny")):
+        d = lab.record(kind="decision", connection=flow["connection"],
+                       request=n)
+        assert d["name"] == name and d["name_from"] == "host", d
+        assert d["verdict"] == verdict and d["path"] == "/?late", d
+        assert lab.record(kind="end", connection=flow["connection"],
+                          request=n)["name"] == name
+    assert d["reason"] == "rule_deny" and d["rule"] == "no-denied", d
+
+
 def dropped(lab, r):
     """By the kernel's rules, which know of no report."""
     assert "error" in r.out and not r.arrived, r
@@ -78,6 +130,10 @@ CASES = [
     Case("nameless-unpinned", program(TCP, SPEAKS_FIRST, "7000", "", ""),
          lambda r: "got ready" in r.out,
          refused("rule_deny", original=SPEAKS_FIRST + ":7000")),
+    Case("denied-late", late("denied.test"), reached_late("denied.test"),
+         refused("rule_deny", name="denied.test", path="/?late")),
+    Case("denied-later", late("git.test", "denied.test"),
+         reached_late("denied.test"), later_refused),
     Case("special-use-by-name",
          curl("--resolve", "meta.test:80:169.254.169.254",
               "http://meta.test/"), reached,

@@ -458,6 +458,71 @@ a_report_lets_a_late_name_pass_that_no_rule_matches(void **state)
 	close(lfd);
 }
 
+/* The next decision of a request; the flow comes back as a second one, of
+ * which other records tell. */
+static const struct record *
+of_request(uint64_t request, enum reason why)
+{
+	const struct record *r;
+
+	do
+		r = stage_record(RECORD_DECISION);
+	while (r->request == 0);
+	assert_int_equal(r->request, request);
+	assert_int_equal(r->reason, why);
+	return r;
+}
+
+/* What comes late is judged as what comes at once, and so is all that
+ * follows it. */
+static void
+a_report_judges_each_late_request(void **state)
+{
+	const struct record *r;
+	int lfd, fd, server;
+	bool reset;
+
+	(void)state;
+	reporting_stage(&lfd);
+	fd = late_client();
+	say(fd, "GET / HTTP/1.1\r\nHost: denied.test\r\n\r\n");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_memory_equal(got, "HTTP/1.1 403", 12);
+	r = of_request(1, REASON_RULE_DENY);
+	assert_int_equal(r->verdict, VERDICT_DENY);
+	close(fd);
+	assert_int_equal(stage_accept(lfd), -1);
+	fd = late_client();
+	for (uint64_t i = 1; i < 3; i++) {
+		say(fd, "GET / HTTP/1.1\r\nHost: other.test\r\n\r\n");
+		if (i == 1)
+			server = stage_accept(lfd);
+		assert_true(server >= 0);
+		stage_read_head(server, got, sizeof(got));
+		say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+		stage_read_head(fd, got, sizeof(got));
+		r = of_request(i, REASON_NO_RULE);
+		assert_int_equal(r->verdict, VERDICT_ALLOW);
+		assert_int_equal(r->would, VERDICT_DENY);
+		assert_true(span_eq(record_get(r, TEXT_NAME),
+		    span_str("other.test")));
+	}
+	say(fd, "GET / HTTP/1.1\r\nHost: denied.test\r\n\r\n");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_memory_equal(got, "HTTP/1.1 403", 12);
+	of_request(3, REASON_RULE_DENY);
+	assert_int_equal(stage_read_all(server, got, sizeof(got), &reset), 0);
+	close(server);
+	close(fd);
+	/* one that is none is told in words */
+	fd = late_client();
+	say(fd, "GET / HTTP/1.1\r\nHost : other.test\r\n\r\n");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_memory_equal(got, "HTTP/1.1 400", 12);
+	close(fd);
+	close(lfd);
+}
+
 static void
 a_report_that_is_over_lets_nothing_pass_that_comes(void **state)
 {
@@ -542,6 +607,7 @@ main(void)
 		T(a_gate_that_stays_undecided_is_a_denial),
 		T(W24_a_report_lets_the_server_speak_first),
 		T(a_report_lets_a_late_name_pass_that_no_rule_matches),
+		T(a_report_judges_each_late_request),
 		T(a_report_that_is_over_lets_nothing_pass_that_comes),
 		T(reloads_in_a_row_keep_nothing_that_the_first_forbade),
 	};
