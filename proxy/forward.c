@@ -341,25 +341,45 @@ struct walk {
 	uint64_t *left;
 	struct http_chunks *chunks;
 	bool *done;
+	bool bare;			/* it goes on without its chunks */
 };
 
-/* How many of the bytes belong to the body; false: what comes is none. */
+/* Of the bytes `used` belong to the body, and those in front, `pass` of them,
+ * go on; false: what comes is no body. */
+struct walked {
+	size_t used, pass;
+};
+
 static bool
-walk_body(const struct walk *w, struct span s, size_t *n)
+walk_chunks(const struct walk *w, uint8_t *data, size_t len,
+    struct walked *out)
 {
 	enum parse p;
 
-	*n = s.len;
-	if (w->kind == HTTP_BODY_LENGTH) {
-		if (*n > *w->left)
-			*n = (size_t)*w->left;
-		*w->left -= *n;
-		*w->done = *w->left == 0;
-	} else if (w->kind == HTTP_BODY_CHUNKED) {
-		p = http_chunks_feed(w->chunks, s, n);
-		*w->done = p == PARSE_DONE;
-		return p != PARSE_BAD;
+	if (w->bare) {
+		p = http_chunks_strip(w->chunks, data, len, &out->used,
+		    &out->pass);
+	} else {
+		p = http_chunks_feed(w->chunks, span_of(data, len),
+		    &out->used);
+		out->pass = out->used;
 	}
+	*w->done = p == PARSE_DONE;
+	return p != PARSE_BAD;
+}
+
+static bool
+walk_body(const struct walk *w, uint8_t *data, size_t len, struct walked *out)
+{
+	if (w->kind == HTTP_BODY_CHUNKED)
+		return walk_chunks(w, data, len, out);
+	if (w->kind == HTTP_BODY_LENGTH) {
+		if (len > *w->left)
+			len = (size_t)*w->left;
+		*w->left -= len;
+		*w->done = *w->left == 0;
+	}
+	out->used = out->pass = len;
 	return true;
 }
 
@@ -368,16 +388,14 @@ walk_body(const struct walk *w, struct span s, size_t *n)
 static ssize_t
 move_body(struct buf *from, struct buf *out, const struct walk *w)
 {
-	struct span s = buf_span(from);
-	size_t n;
+	uint8_t *data = from->data + from->at;
+	struct walked got;
 
-	if (!walk_body(w, s, &n))
+	if (!walk_body(w, data, buf_left(from), &got))
 		return -EBADMSG;
-	if (n == 0)
-		return 1;
-	if (buf_put(out, span_of(s.data, n)) < 0)
+	if (buf_put(out, span_of(data, got.pass)) < 0)
 		return -ENOMEM;
-	buf_take(from, n);
+	buf_take(from, got.used);
 	return 1;
 }
 
@@ -391,21 +409,22 @@ pass_body(struct conn *c, struct side *from, struct side *to,
     struct buf *rest, const struct walk *w)
 {
 	struct proxy *p = c->proxy;
+	struct walked got;
 	ssize_t n, sent;
-	size_t body;
 
 	n = side_recv(from, p->buffer, p->limits.copy_buffer_bytes);
 	if (n <= 0)
 		return n;
-	if (!walk_body(w, span_of(p->buffer, (size_t)n), &body))
+	if (!walk_body(w, p->buffer, (size_t)n, &got))
 		return -EBADMSG;
-	sent = body > 0 ? side_send(to, p->buffer, body, false) : 0;
+	sent = got.pass > 0 ? side_send(to, p->buffer, got.pass, false) : 0;
 	if (sent < 0)
 		sent = 0;	/* the next flush tells what is wrong */
 	to->sent += (uint64_t)sent;
 	if (buf_put(&to->out, span_of(p->buffer + sent,
-	    body - (size_t)sent)) < 0 ||
-	    buf_put(rest, span_of(p->buffer + body, (size_t)n - body)) < 0)
+	    got.pass - (size_t)sent)) < 0 ||
+	    buf_put(rest, span_of(p->buffer + got.used,
+	    (size_t)n - got.used)) < 0)
 		return -ENOMEM;
 	return n;
 }
@@ -417,7 +436,7 @@ up_body(struct conn *c)
 {
 	struct forward *f = c->forward;
 	struct walk w = { f->up_body, &f->up_left, &f->up_chunks,
-	    &f->up_done };
+	    &f->up_done, false };
 
 	if (buf_left(&c->in) > 0)
 		return move_body(&c->in, &c->up.out, &w);
@@ -499,8 +518,8 @@ upgraded(struct conn *c)
 }
 
 static int
-put_head(struct conn *c, const struct http_response *rs, bool close,
-    bool upgrade)
+put_head(struct conn *c, const struct http_response *rs,
+    enum http_then then)
 {
 	size_t size = rs->head_bytes + 512, n;
 	uint8_t *out = malloc(size);
@@ -508,7 +527,8 @@ put_head(struct conn *c, const struct http_response *rs, bool close,
 
 	if (out == NULL)
 		return e;
-	n = http_response_write(rs, close, upgrade, out, size);
+	n = http_response_write(rs, c->forward->minor0 ? 0 : 1, then, out,
+	    size);
 	if (n > 0)
 		e = buf_put(&c->client.out, span_of(out, n));
 	free(out);
@@ -523,11 +543,41 @@ interim(struct conn *c, const struct http_response *rs)
 
 	if ((up && !f->upgrade) || ++f->interim > INTERIM_MAX)
 		return conn_refuse(c, REASON_UPSTREAM_MALFORMED);
-	if ((!f->minor0 || up) && put_head(c, rs, false, up) < 0)
+	if (!f->minor0 && put_head(c, rs, up ? HTTP_THEN_UPGRADE :
+	    HTTP_THEN_KEEP) < 0)
 		return conn_refuse(c, REASON_LIMIT_MEMORY);
 	buf_take(&f->in, rs->head_bytes);
 	f->scanned = 0;
 	return up ? upgraded(c) : STEP_WAIT;
+}
+
+/* Does the client's connection end with this answer?  To a client of 1.0 a
+ * body without its chunks has no other end. */
+static bool
+is_last(const struct forward *f, const struct http_response *rs)
+{
+	return !f->keep || !f->up_done || rs->body == HTTP_BODY_CLOSE ||
+	    (f->minor0 && rs->body == HTTP_BODY_CHUNKED);
+}
+
+/* The head of the final answer goes down, and its body is awaited. */
+static enum step
+begin_answer(struct conn *c, const struct http_response *rs)
+{
+	struct forward *f = c->forward;
+
+	f->down_body = rs->body;
+	f->down_left = rs->length;
+	f->up_keep = rs->keep_alive && rs->body != HTTP_BODY_CLOSE &&
+	    !f->alone;
+	f->keep = !is_last(f, rs);
+	if (put_head(c, rs, f->keep ? HTTP_THEN_KEEP : HTTP_THEN_CLOSE) < 0)
+		return conn_refuse(c, REASON_LIMIT_MEMORY);
+	buf_take(&f->in, rs->head_bytes);
+	f->down_head = true;
+	f->down_done = rs->body == HTTP_BODY_NONE ||
+	    (rs->body == HTTP_BODY_LENGTH && rs->length == 0);
+	return STEP_WAIT;
 }
 
 /* STEP_WAIT: look again, or more bytes are needed. */
@@ -555,24 +605,7 @@ read_head(struct conn *c)
 	/* One that comes whole is no smaller for it. */
 	if (rs.head_bytes > max)
 		return conn_refuse(c, REASON_UPSTREAM_HEAD_TOO_LARGE);
-	if (rs.status < 200)
-		return interim(c, &rs);
-	/* A 1.0 client cannot read chunks. */
-	if (f->minor0 && rs.body == HTTP_BODY_CHUNKED)
-		return conn_refuse(c, REASON_VERSION);
-	f->down_body = rs.body;
-	f->down_left = rs.length;
-	f->up_keep = rs.keep_alive && rs.body != HTTP_BODY_CLOSE &&
-	    !f->alone;
-	if (rs.body == HTTP_BODY_CLOSE || !f->up_done)
-		f->keep = false;
-	if (put_head(c, &rs, !f->keep, false) < 0)
-		return conn_refuse(c, REASON_LIMIT_MEMORY);
-	buf_take(&f->in, rs.head_bytes);
-	f->down_head = true;
-	f->down_done = rs.body == HTTP_BODY_NONE ||
-	    (rs.body == HTTP_BODY_LENGTH && rs.length == 0);
-	return STEP_WAIT;
+	return rs.status < 200 ? interim(c, &rs) : begin_answer(c, &rs);
 }
 
 static enum step
@@ -594,7 +627,7 @@ down_body(struct conn *c)
 {
 	struct forward *f = c->forward;
 	struct walk w = { f->down_body, &f->down_left, &f->down_chunks,
-	    &f->down_done };
+	    &f->down_done, f->minor0 };
 
 	if (buf_left(&f->in) > 0)
 		return move_body(&f->in, &c->client.out, &w);

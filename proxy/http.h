@@ -118,6 +118,11 @@ struct http_chunks {
  */
 MUST_USE enum parse http_chunks_feed(struct http_chunks *c,
     struct span bytes, size_t *used);
+/* The same for who cannot read chunks: the data in them is moved together to
+ * the front of `bytes`, *data of it; the other bytes up to *used are lost, and
+ * trailers with them. */
+MUST_USE enum parse http_chunks_strip(struct http_chunks *c,
+    uint8_t *bytes, size_t len, size_t *used, size_t *data);
 
 /* True for a character of a token (RFC 9110 5.6.2). */
 bool http_is_token_char(uint8_t c);
@@ -147,16 +152,19 @@ bool http_field_is_hop(const struct http_field *f,
 bool http_body_may_be_missed(const struct http_request *rq);
 
 /*
- * Write the head to send upstream: origin form, Host first, hop-by-hop
- * fields removed, Via added (RFC 9110 7.6.3), Upgrade kept only when
- * `upgrade`.  Returns the length, or 0 when out[size] is too small
- * (head_bytes + 512 is always enough).
+ * Write the head to send upstream: HTTP/1.1 in origin form, Host first,
+ * hop-by-hop fields removed, Via added (RFC 9110 7.6.3), Upgrade kept only
+ * when `upgrade`, Expect only from a client of 1.1.  Returns the length, or 0
+ * when out[size] is too small (head_bytes + 512 is always enough).
  */
 size_t http_request_write(const struct http_request *rq, bool upgrade,
     uint8_t *out, size_t size);
-/* The same for the way down; `close` adds Connection: close. */
-size_t http_response_write(const struct http_response *rs, bool close,
-    bool upgrade, uint8_t *out, size_t size);
+/* How the client's connection goes on behind an answer. */
+enum http_then { HTTP_THEN_KEEP, HTTP_THEN_CLOSE, HTTP_THEN_UPGRADE };
+/* The same for the way down, to a client of 1.`minor`: one of 1.0 is told of
+ * no chunks, which must not reach it (http_chunks_strip). */
+size_t http_response_write(const struct http_response *rs, unsigned minor,
+    enum http_then then, uint8_t *out, size_t size);
 
 /* "user:password" of a Basic credential (RFC 7617) into buf; false when it
  * is none or too long.  The spans point into buf. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proxy/http.h"
 
-/* Chunked bodies (RFC 9112 7.1), byte-exact. */
+/* Chunked bodies (RFC 9112 7.1), byte-exact or without their chunks. */
 
 #define SIZE_DIGITS_MAX 15u
 #define EXTENSION_MAX_BYTES 256u	/* of one chunk-size line */
@@ -161,23 +161,49 @@ byte(struct http_chunks *c, uint8_t b)
 	return false;
 }
 
+/* How many of these bytes are the chunk's data, and are passed by. */
+static size_t
+take_data(struct http_chunks *c, size_t len)
+{
+	size_t n = c->left < len ? (size_t)c->left : len;
+
+	c->left -= n;
+	if (c->left == 0)
+		c->state = CHUNK_DATA_CR;
+	return n;
+}
+
 enum parse
 http_chunks_feed(struct http_chunks *c, struct span bytes, size_t *used)
 {
 	*used = 0;
 	while (*used < bytes.len && c->state != CHUNK_END) {
-		size_t left = bytes.len - *used;
-
 		if (c->state == CHUNK_DATA) {
-			size_t n = c->left < left ? (size_t)c->left : left;
-
-			c->left -= n;
-			*used += n;
-			if (c->left == 0)
-				c->state = CHUNK_DATA_CR;
+			*used += take_data(c, bytes.len - *used);
 			continue;
 		}
 		if (!byte(c, bytes.data[*used]))
+			return PARSE_BAD;
+		(*used)++;
+	}
+	return c->state == CHUNK_END ? PARSE_DONE : PARSE_MORE;
+}
+
+enum parse
+http_chunks_strip(struct http_chunks *c, uint8_t *bytes, size_t len,
+    size_t *used, size_t *data)
+{
+	*used = *data = 0;
+	while (*used < len && c->state != CHUNK_END) {
+		if (c->state == CHUNK_DATA) {
+			size_t n = take_data(c, len - *used);
+
+			memmove(bytes + *data, bytes + *used, n);
+			*used += n;
+			*data += n;
+			continue;
+		}
+		if (!byte(c, bytes[*used]))
 			return PARSE_BAD;
 		(*used)++;
 	}

@@ -60,12 +60,37 @@ http_field_is_hop(const struct http_field *f, const struct http_field *fields,
 	    http_field_lists(fields, n, "Connection", f->name);
 }
 
+/* What a client of 1.0 cannot wait for (RFC 9110 10.1.1), and what it cannot
+ * read (RFC 9112 6.1). */
+static const char *const not_from_1_0[] = { "Expect", NULL };
+static const char *const not_to_1_0[] = { "Transfer-Encoding", "Trailer",
+	NULL };
+static const char *const nothing[] = { NULL };
+
+static bool
+is_one_of(struct span name, const char *const *names)
+{
+	for (; *names != NULL; names++)
+		if (is(name, *names))
+			return true;
+	return false;
+}
+
 static void
-put_fields(struct writer *w, const struct http_field *fields, size_t n)
+put_fields(struct writer *w, const struct http_field *fields, size_t n,
+    const char *const *without)
 {
 	for (size_t i = 0; i < n; i++)
-		if (!http_field_is_hop(&fields[i], fields, n))
+		if (!http_field_is_hop(&fields[i], fields, n) &&
+		    !is_one_of(fields[i].name, without))
 			put_field(w, fields[i].name, fields[i].value);
+}
+
+static void
+put_via(struct writer *w, unsigned minor)
+{
+	put_text(w, minor == 0 ? "Via: 1.0 " VIA_NAME "\r\n" :
+	    "Via: 1.1 " VIA_NAME "\r\n");
 }
 
 static void
@@ -112,11 +137,11 @@ http_request_write(const struct http_request *rq, bool upgrade, uint8_t *out,
 	else if (rq->path.data[0] == '?')
 		put_text(&w, "/");
 	put(&w, rq->path);
-	put_text(&w, rq->minor == 0 ? " HTTP/1.0\r\n" : " HTTP/1.1\r\n");
+	put_text(&w, " HTTP/1.1\r\n");
 	put_host(&w, &rq->to);
-	put_fields(&w, rq->fields, rq->n_fields);
-	put_text(&w, rq->minor == 0 ? "Via: 1.0 " VIA_NAME "\r\n" :
-	    "Via: 1.1 " VIA_NAME "\r\n");
+	put_fields(&w, rq->fields, rq->n_fields,
+	    rq->minor == 0 ? not_from_1_0 : nothing);
+	put_via(&w, rq->minor);
 	if (upgrade) {
 		put_text(&w, "Connection: upgrade\r\n");
 		put_field(&w, span_str("Upgrade"), rq->upgrade);
@@ -128,8 +153,8 @@ http_request_write(const struct http_request *rq, bool upgrade, uint8_t *out,
 }
 
 size_t
-http_response_write(const struct http_response *rs, bool close, bool upgrade,
-    uint8_t *out, size_t size)
+http_response_write(const struct http_response *rs, unsigned minor,
+    enum http_then then, uint8_t *out, size_t size)
 {
 	struct writer w = { .out = out, .size = size };
 	char line[32];
@@ -138,14 +163,15 @@ http_response_write(const struct http_response *rs, bool close, bool upgrade,
 	put_text(&w, line);
 	put(&w, rs->reason);
 	put_text(&w, "\r\n");
-	put_fields(&w, rs->fields, rs->n_fields);
-	put_text(&w, rs->minor == 0 ? "Via: 1.0 " VIA_NAME "\r\n" :
-	    "Via: 1.1 " VIA_NAME "\r\n");
-	if (upgrade) {
+	put_fields(&w, rs->fields, rs->n_fields,
+	    minor == 0 ? not_to_1_0 : nothing);
+	put_via(&w, rs->minor);
+	if (then == HTTP_THEN_UPGRADE) {
 		put_text(&w, "Connection: upgrade\r\n");
 		put_field(&w, span_str("Upgrade"), rs->upgrade);
 	} else if (rs->status >= 200) {
-		put_text(&w, close ? "Connection: close\r\n" :
+		put_text(&w, then == HTTP_THEN_CLOSE ?
+		    "Connection: close\r\n" :
 		    "Connection: keep-alive\r\n");
 	}
 	put_text(&w, "\r\n");

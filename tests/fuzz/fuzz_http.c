@@ -30,6 +30,31 @@ chunks(struct span s)
 		abort();
 }
 
+/* Without its chunks it has the same end, at whatever split. */
+static void
+stripped(struct span s)
+{
+	static uint8_t once[1 << 16], twice[1 << 16];
+	struct http_chunks a = { 0 }, b = { 0 }, c = { 0 };
+	size_t used, data, n, all = 0, len, half = s.len / 2;
+	enum parse got;
+
+	if (s.len > sizeof(once))
+		return;
+	memcpy(once, s.data, s.len);
+	memcpy(twice, s.data, s.len);
+	got = http_chunks_strip(&a, once, s.len, &used, &data);
+	if (data > used || got != http_chunks_feed(&b, s, &n) || n != used)
+		abort();
+	if (http_chunks_strip(&c, twice, half, &n, &all) != PARSE_MORE)
+		return;
+	if (http_chunks_strip(&c, twice + half, s.len - half, &n, &len) !=
+	    got || half + n != used || all + len != data ||
+	    memcmp(once, twice, all) != 0 ||
+	    memcmp(once + all, twice + half, len) != 0)
+		abort();
+}
+
 static bool
 same(const struct http_target *a, const struct http_target *b)
 {
@@ -72,6 +97,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size == 0)
 		return 0;
 	chunks(s);
+	stripped(s);
 	if (http_basic(s, buf, sizeof(buf), &user, &password) &&
 	    user.len + password.len + 1 > sizeof(buf))
 		abort();

@@ -13,10 +13,15 @@ static uint8_t out[HTTP_HEAD_MAX_BYTES + 1024];
 static void
 write_and_read(enum http_method method)
 {
-	size_t n = http_response_write(&rs, !rs.keep_alive,
-	    rs.status == 101, out, rs.head_bytes + 512), scanned = 0;
+	enum http_then then = rs.status == 101 ? HTTP_THEN_UPGRADE :
+	    rs.keep_alive ? HTTP_THEN_KEEP : HTTP_THEN_CLOSE;
+	size_t n, scanned = 0;
 	enum reason why;
 
+	n = http_response_write(&rs, 0, then, out, rs.head_bytes + 512);
+	if (n == 0 || n > rs.head_bytes + 512)
+		abort();
+	n = http_response_write(&rs, 1, then, out, rs.head_bytes + 512);
 	if (n == 0 || n > rs.head_bytes + 512)
 		abort();
 	if (n > HTTP_HEAD_MAX_BYTES || rs.n_fields >= HTTP_FIELDS_MAX - 4)

@@ -244,6 +244,33 @@ def test_python_requests(gate, way):
     assert reached(r), r
 
 
+# Each speaks HTTP/1.0 and knows no chunks; the server answers in chunks.
+URLLIB_1_0 = """
+import http.client, sys, urllib.request
+http.client.HTTPConnection._http_vsn = 10
+http.client.HTTPConnection._http_vsn_str = "HTTP/1.0"
+sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=8).read()
+                 .decode())
+"""
+CLIENTS_1_0 = {
+    "curl": lambda lab, url, more: lab.agent(
+        "curl", "-sS", "-m", "8", "--http1.0", url, env=more),
+    "urllib": lambda lab, url, more: lab.python(URLLIB_1_0, url, env=more),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("client", sorted(CLIENTS_1_0))
+def test_a_client_of_1_0_reads_what_comes_in_chunks(gate, way, client):
+    get, more = CLIENTS_1_0[client], env(gate.lab, way)
+    r = get(gate.lab, "http://fault.test/chunks", more)
+    assert r.status == 0, r
+    assert r.out == "in two " + "x" * 100000 + " chunks\n", r
+    r = get(gate.lab, "http://fault.test/chunks-cut", more)
+    assert r.status not in (0, "timeout"), r
+    assert "reset" in r.text.lower(), r
+
+
 FETCH = "fetch(process.argv[1]).then(r => r.text()).then(t => console.log(t)" \
     ").catch(e => console.log('cause', e.cause && e.cause.code, e.message))"
 

@@ -71,6 +71,13 @@ class Fault(socketserver.StreamRequestHandler):
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
                              b"Transfer-Encoding: chunked\r\n\r\n"
                              b"2\r\nok\r\n0\r\n\r\n")
+        elif path.startswith("/chunks"):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nTrailer: X\r\n"
+                             b"Transfer-Encoding: chunked\r\n\r\n")
+            for part in (b"in ", b"two ", b"x" * 100000, b" chunks\n"):
+                self.wfile.write(b"%x;a=b\r\n%s\r\n" % (len(part), part))
+            if not path.endswith("cut"):
+                self.wfile.write(b"0\r\nX: y\r\n\r\n")
         elif path.startswith("/hang"):
             time.sleep(20)
         else:

@@ -187,6 +187,79 @@ extensions_and_trailers_have_limits(void **state)
 	fail_msg("a trailer section without an end");
 }
 
+/* ---- without its chunks ---- */
+
+/* The bytes fed as a first piece of `first` and others of `step`: what the
+ * data of the chunks is, in out. */
+static enum parse
+strip(const char *text, size_t first, size_t step, char *out, size_t *used)
+{
+	struct http_chunks c = { 0 };
+	size_t len = strlen(text), part, n, data, at = 0;
+	enum parse got = PARSE_MORE;
+	uint8_t bytes[300];
+
+	*used = 0;
+	for (part = first; got == PARSE_MORE && *used < len; part = step) {
+		if (part > len - *used)
+			part = len - *used;
+		memcpy(bytes, text + *used, part);
+		got = http_chunks_strip(&c, bytes, part, &n, &data);
+		assert_true(data <= n && n <= part);
+		assert_true(got != PARSE_MORE || n == part);
+		/* what is behind the body is as it was */
+		assert_memory_equal(bytes + n, text + *used + n, part - n);
+		memcpy(out + at, bytes, data);
+		at += data;
+		*used += n;
+	}
+	out[at] = '\0';
+	return got;
+}
+
+static void
+a_body_without_its_chunks_is_their_data_at_every_split(void **state)
+{
+	static const struct {
+		const char *text, *data;
+		enum parse end;
+	} t[] = {
+		{ "0\r\n\r\n", "", PARSE_DONE },
+		{ "5\r\nhello\r\n0\r\n\r\n", "hello", PARSE_DONE },
+		{ "5;a=b\r\nhello\r\n01\r\n \r\n5\r\nworld\r\n"
+		    "0;x\r\nX: y\r\nZ:\r\n\r\n", "hello world",
+		    PARSE_DONE },
+		{ "4\r\n\r\n0\r\r\n0\r\n\r\nHTTP/1.1 200",
+		    "\r\n0\r", PARSE_DONE },
+		{ "b\r\n0123456789a\r\n3\r\nbc", "0123456789abc",
+		    PARSE_MORE },
+		{ "2\r\nab\r\n", "ab", PARSE_MORE },
+		{ "2\r\nab\r\n0\r\nX: y\r\n", "ab", PARSE_MORE },
+		{ "2\r\nab\n", "ab", PARSE_BAD },
+		{ "2\r\nab\r\ng", "ab", PARSE_BAD },
+		{ "2\r\nab\r\n0\r\nHost: x\r\n\r\n", "ab",
+		    PARSE_BAD },
+	};
+	struct http_chunks c;
+	char data[300];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(t); i++) {
+		size_t n = strlen(t[i].text), used, same;
+
+		memset(&c, 0, sizeof(c));
+		assert_int_equal(http_chunks_feed(&c, span_str(t[i].text),
+		    &same), t[i].end);
+		for (size_t a = 1; a <= 2 * n; a++) {
+			/* in two, and in pieces of each size */
+			assert_int_equal(strip(t[i].text, a > n ? a - n : a,
+			    a > n ? a - n : n, data, &used), t[i].end);
+			assert_int_equal(used, same);
+			assert_string_equal(data, t[i].data);
+		}
+	}
+}
+
 int
 main(void)
 {
@@ -200,6 +273,8 @@ main(void)
 		cmocka_unit_test(
 		    a_trailer_never_frames_routes_or_authenticates),
 		cmocka_unit_test(extensions_and_trailers_have_limits),
+		cmocka_unit_test(
+		    a_body_without_its_chunks_is_their_data_at_every_split),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,18 +26,24 @@ sent(const char *text, bool upgrade)
 }
 
 static const char *
-answered(const char *text, bool close, bool upgrade)
+answered_to(unsigned minor, const char *text, enum http_then then)
 {
 	enum reason why;
 	size_t scanned = 0, n;
 
 	assert_int_equal(http_response_parse(span_str(text), &scanned,
 	    HTTP_GET, &rs, &why), PARSE_DONE);
-	n = http_response_write(&rs, close, upgrade, (uint8_t *)out,
+	n = http_response_write(&rs, minor, then, (uint8_t *)out,
 	    sizeof(out) - 1);
 	assert_in_range(n, 1, rs.head_bytes + 512);
 	out[n] = '\0';
 	return out;
+}
+
+static const char *
+answered(const char *text, enum http_then then)
+{
+	return answered_to(1, text, then);
 }
 
 static void
@@ -48,15 +54,51 @@ a_request_goes_on_in_origin_form_with_host_first_and_via(void **state)
 	    "Accept:  */*\r\nHost: a.example:8080\r\nX-y: z\r\n\r\n", false),
 	    "GET /x?y HTTP/1.1\r\nHost: a.example:8080\r\nAccept: */*\r\n"
 	    "X-y: z\r\nVia: 1.1 penstock\r\n\r\n");
-	assert_string_equal(sent("GET http://a.example HTTP/1.0\r\n\r\n",
-	    false), "GET / HTTP/1.0\r\nHost: a.example\r\n"
-	    "Via: 1.0 penstock\r\nConnection: close\r\n\r\n");
 	assert_string_equal(sent("GET http://a.example?q HTTP/1.1\r\n"
 	    "Host: a.example\r\n\r\n", false), "GET /?q HTTP/1.1\r\n"
 	    "Host: a.example\r\nVia: 1.1 penstock\r\n\r\n");
 	assert_string_equal(sent("OPTIONS http://a.example HTTP/1.1\r\n"
 	    "Host: a.example\r\n\r\n", false), "OPTIONS * HTTP/1.1\r\n"
 	    "Host: a.example\r\nVia: 1.1 penstock\r\n\r\n");
+}
+
+/* RFC 9110 2.5, 10.1.1: the version is ours, and it waits for no 100. */
+static void
+a_request_of_1_0_goes_on_as_1_1_without_expect(void **state)
+{
+	(void)state;
+	assert_string_equal(sent("GET http://a.example HTTP/1.0\r\n\r\n",
+	    false), "GET / HTTP/1.1\r\nHost: a.example\r\n"
+	    "Via: 1.0 penstock\r\nConnection: close\r\n\r\n");
+	assert_string_equal(sent("PUT /u HTTP/1.0\r\nHost: a.example\r\n"
+	    "expect: 100-Continue\r\nContent-Length: 1\r\n"
+	    "Connection: keep-alive\r\n\r\n", false), "PUT /u HTTP/1.1\r\n"
+	    "Host: a.example\r\nContent-Length: 1\r\n"
+	    "Via: 1.0 penstock\r\nConnection: close\r\n\r\n");
+	sent("PUT /u HTTP/1.1\r\nHost: a.example\r\n"
+	    "Expect: 100-continue\r\nContent-Length: 1\r\n\r\n", false);
+	assert_non_null(strstr(out, "\r\nExpect: 100-continue\r\n"));
+}
+
+/* RFC 9112 6.1: not even where no body follows. */
+static void
+a_client_of_1_0_is_told_of_no_chunks(void **state)
+{
+	static const char text[] = "HTTP/1.1 200 OK\r\nTrailer: X\r\n"
+	    "transfer-encoding: Chunked\r\nX: 1\r\n\r\n";
+
+	(void)state;
+	assert_string_equal(answered_to(0, text, HTTP_THEN_CLOSE),
+	    "HTTP/1.1 200 OK\r\nX: 1\r\nVia: 1.1 penstock\r\n"
+	    "Connection: close\r\n\r\n");
+	assert_string_equal(answered_to(1, text, HTTP_THEN_KEEP),
+	    "HTTP/1.1 200 OK\r\nTrailer: X\r\n"
+	    "transfer-encoding: Chunked\r\nX: 1\r\nVia: 1.1 penstock\r\n"
+	    "Connection: keep-alive\r\n\r\n");
+	assert_string_equal(answered_to(0, "HTTP/1.1 200 OK\r\n"
+	    "Content-Length: 2\r\n\r\n", HTTP_THEN_KEEP),
+	    "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
+	    "Via: 1.1 penstock\r\nConnection: keep-alive\r\n\r\n");
 }
 
 static void
@@ -109,7 +151,7 @@ W29_a_proxy_credential_is_never_forwarded(void **state)
 	assert_null(strstr(out, "YTp"));
 	assert_non_null(strstr(out, "\r\nAuthorization: Bearer t\r\n"));
 	answered("HTTP/1.1 200 OK\r\nProxy-Authenticate: Basic\r\n"
-	    "Proxy-Authentication-Info: x\r\n\r\n", true, false);
+	    "Proxy-Authentication-Info: x\r\n\r\n", HTTP_THEN_CLOSE);
 	assert_null(strcasestr(out, "proxy-"));
 }
 
@@ -135,16 +177,16 @@ an_answer_says_how_its_connection_goes_on(void **state)
 	(void)state;
 	assert_string_equal(answered("HTTP/1.0 200 Fine\r\n"
 	    "Connection: keep-alive, x\r\nX: 1\r\nContent-Length: 3\r\n\r\n",
-	    false, false), "HTTP/1.1 200 Fine\r\nContent-Length: 3\r\n"
+	    HTTP_THEN_KEEP), "HTTP/1.1 200 Fine\r\nContent-Length: 3\r\n"
 	    "Via: 1.0 penstock\r\nConnection: keep-alive\r\n\r\n");
-	assert_string_equal(answered("HTTP/1.1 404\r\n\r\n", true, false),
-	    "HTTP/1.1 404 \r\nVia: 1.1 penstock\r\nConnection: close\r\n\r\n");
+	assert_string_equal(answered("HTTP/1.1 404\r\n\r\n",
+	    HTTP_THEN_CLOSE), "HTTP/1.1 404 \r\nVia: 1.1 penstock\r\nConnection: close\r\n\r\n");
 	assert_string_equal(answered("HTTP/1.1 101 Switching\r\n"
-	    "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n", false, true),
-	    "HTTP/1.1 101 Switching\r\nVia: 1.1 penstock\r\n"
+	    "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+	    HTTP_THEN_UPGRADE), "HTTP/1.1 101 Switching\r\nVia: 1.1 penstock\r\n"
 	    "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n");
-	assert_string_equal(answered("HTTP/1.1 100 Continue\r\n\r\n", true,
-	    false), "HTTP/1.1 100 Continue\r\nVia: 1.1 penstock\r\n\r\n");
+	assert_string_equal(answered("HTTP/1.1 100 Continue\r\n\r\n",
+	    HTTP_THEN_CLOSE), "HTTP/1.1 100 Continue\r\nVia: 1.1 penstock\r\n\r\n");
 }
 
 static void
@@ -187,6 +229,9 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 		    a_request_goes_on_in_origin_form_with_host_first_and_via),
+		cmocka_unit_test(
+		    a_request_of_1_0_goes_on_as_1_1_without_expect),
+		cmocka_unit_test(a_client_of_1_0_is_told_of_no_chunks),
 		cmocka_unit_test(an_address_is_written_as_a_host),
 		cmocka_unit_test(a_field_for_one_hop_stays_here),
 		cmocka_unit_test(

@@ -214,13 +214,182 @@ B014_a_client_of_1_0_sees_no_100(void **state)
 	    "Expect: 100-continue\r\nContent-Length: 5\r\n\r\nhello");
 	server = stage_accept(web);
 	assert_true(server >= 0);
-	told(server, "PUT /u HTTP/1.0\r\n");
+	told(server, "PUT /u HTTP/1.1\r\n");
+	assert_null(strcasestr(got, "\r\nexpect:"));
+	assert_non_null(strstr(got, "\r\nVia: 1.0 penstock\r\n"));
 	stage_expect(server, "hello", 5);
 	say(server, "HTTP/1.1 100 Continue\r\n\r\n");
 	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
 	stage_read_all(fd, got, sizeof(got), &reset);
 	assert_null(strstr(got, " 100 "));
 	assert_memory_equal(got, "HTTP/1.1 200", 12);
+	close(fd);
+	close(server);
+}
+
+/* ---- clients of 1.0 ---- */
+
+static int
+asks_1_0(bool proxy, const char *method, const char *fields, int *server)
+{
+	int fd = stage_connect(WANTED, proxy ? 3128 : 80);
+	char head[256];
+
+	snprintf(head, sizeof(head), "%s %s/u HTTP/1.0\r\n"
+	    "Host: allowed.test\r\n%s\r\n", method, proxy ?
+	    "http://allowed.test" : "", fields);
+	say(fd, head);
+	*server = stage_accept(web);
+	assert_true(*server >= 0);
+	stage_read_head(*server, got, sizeof(got));
+	assert_non_null(strstr(got, " /u HTTP/1.1\r\n"));
+	assert_non_null(strstr(got, "\r\nVia: 1.0 penstock\r\n"));
+	return fd;
+}
+
+/* In one piece, or so that each byte is read alone. */
+static void
+say_in(int fd, const char *text, bool whole)
+{
+	if (whole) {
+		say(fd, text);
+		return;
+	}
+	for (; *text != '\0'; text++) {
+		stage_send(fd, text, 1);
+		usleep(500);
+	}
+}
+
+#define CHUNKED "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" \
+	"Trailer: X\r\n\r\n"
+
+static void
+a_client_of_1_0_gets_a_chunked_body_without_its_chunks(void **state)
+{
+	static const char want[] = "\r\n\r\nhello world";
+	int fd, server;
+	bool reset;
+	size_t n;
+
+	(void)state;
+	for (int i = 0; i < 2 * 2 * 2; i++) {
+		fd = asks_1_0(i % 2, "GET", i / 4 ?
+		    "Connection: keep-alive\r\n" : "", &server);
+		say_in(server, "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
+		    CHUNKED "5;a=b\r\nhello\r\n6\r\n world\r\n"
+		    "0\r\nX: y\r\n\r\n", i / 2 % 2);
+		n = stage_read_all(fd, got, sizeof(got), &reset);
+		assert_false(reset);
+		assert_memory_equal(got, "HTTP/1.1 200", 12);
+		assert_null(strcasestr(got, "\r\ntransfer-encoding:"));
+		assert_null(strcasestr(got, "\r\ntrailer:"));
+		assert_non_null(strstr(got, "\r\nConnection: close\r\n"));
+		assert_string_equal(got + n - strlen(want), want);
+		close(fd);
+		close(server);
+		assert_int_equal(stage_record(RECORD_END)->how, HOW_FIN);
+	}
+}
+
+/* More than one buffer, to a client that reads late. */
+static void
+a_client_of_1_0_gets_a_large_body_whole(void **state)
+{
+	static char chunks[BODY + BODY / 100 * 8];
+	struct stage_job sends;
+	size_t at = 0;
+	int fd, server;
+	bool reset;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(body); i++)
+		body[i] = (char)(i * 2654435761u >> 13);
+	for (size_t i = 0, n = 1; i < BODY; i += n, n = n * 3 % 8191 + 1) {
+		if (n > BODY - i)
+			n = BODY - i;
+		at += (size_t)snprintf(chunks + at, 16, "%zx\r\n", n);
+		memcpy(chunks + at, body + i, n);
+		memcpy(chunks + at + n, "\r\n", 2);
+		at += n + 2;
+		assert_true(at + 8192 + 16 < sizeof(chunks) || i + n >= BODY);
+	}
+	memcpy(chunks + at, "0\r\n\r\n", 5);
+	fd = asks_1_0(false, "GET", "", &server);
+	say(server, CHUNKED);
+	sends = (struct stage_job){ .fd = server, .data = chunks,
+	    .len = at + 5 };
+	stage_begin(&sends);
+	usleep(50000);
+	told(fd, "HTTP/1.1 200");
+	stage_expect(fd, body, sizeof(body));
+	assert_int_equal(stage_read_all(fd, got, sizeof(got), &reset), 0);
+	assert_false(reset);
+	assert_true(stage_await(&sends));
+	close(fd);
+	close(server);
+}
+
+/* Its end is the only sign of where it ends: it must not look whole. */
+static void
+a_body_without_chunks_that_broke_off_ends_with_a_reset(void **state)
+{
+	static const char *const parts[] = { "", "5", "5\r\nhel",
+	    "5\r\nhello", "5\r\nhello\r\n", "5\r\nhello\r\n0\r\n",
+	    "5\r\nhello\r\n0\r\nX: y\r\n", "5\r\nhello\r\n0\r\n\r" };
+	const struct record *r;
+	int fd, server;
+	bool reset;
+
+	(void)state;
+	for (size_t i = 0; i <= sizeof(parts) / sizeof(parts[0]); i++) {
+		bool bad = i == sizeof(parts) / sizeof(parts[0]);
+
+		fd = asks_1_0(i % 2, "GET", "", &server);
+		say(server, CHUNKED);
+		told(fd, "HTTP/1.1 200");
+		say(server, bad ? "5\r\nhello\n0\r\n\r\n" : parts[i]);
+		if (!bad)
+			close(server);
+		stage_read_all(fd, got, sizeof(got), &reset);
+		if (!reset)
+			fail_msg("%zu: looks whole", i);
+		if (bad)
+			close(server);
+		close(fd);
+		r = stage_record(RECORD_END);
+		assert_int_equal(r->how, HOW_RESET_UPSTREAM);
+		assert_int_equal(r->reason, bad ? REASON_UPSTREAM_MALFORMED :
+		    REASON_NONE);
+	}
+}
+
+static void
+a_client_of_1_0_gets_other_bodies_as_they_are(void **state)
+{
+	int fd, server;
+	bool reset;
+	size_t n;
+
+	(void)state;
+	/* a body of a known length keeps the connection, where asked to */
+	fd = asks_1_0(false, "GET", "Connection: keep-alive\r\n", &server);
+	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"
+	    "2\r\nok\r\n");
+	told(fd, "HTTP/1.1 200");
+	assert_non_null(strstr(got, "\r\nConnection: keep-alive\r\n"));
+	stage_expect(fd, "2\r\nok\r\n", 7);
+	close(server);
+	say(fd, "HEAD /u HTTP/1.0\r\nHost: allowed.test\r\n\r\n");
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	told(server, "HEAD /u HTTP/1.1\r\n");
+	/* and one that has no body says nothing of chunks */
+	say(server, CHUNKED);
+	n = stage_read_all(fd, got, sizeof(got), &reset);
+	assert_false(reset);
+	assert_null(strcasestr(got, "chunked"));
+	assert_string_equal(got + n - 4, "\r\n\r\n");
 	close(fd);
 	close(server);
 }
@@ -500,6 +669,10 @@ main(void)
 		T(B014_an_answer_instead_of_a_100_ends_the_upload),
 		T(B014_a_refusal_comes_before_the_body),
 		T(B014_a_client_of_1_0_sees_no_100),
+		T(a_client_of_1_0_gets_a_chunked_body_without_its_chunks),
+		T(a_client_of_1_0_gets_a_large_body_whole),
+		T(a_body_without_chunks_that_broke_off_ends_with_a_reset),
+		T(a_client_of_1_0_gets_other_bodies_as_they_are),
 		T(W23_a_method_is_any_token),
 		T(W23_what_is_not_spoken_is_told_in_words),
 		T(W23_a_trailing_dot_is_no_other_name),
