@@ -541,7 +541,9 @@ interim(struct conn *c, const struct http_response *rs)
 	struct forward *f = c->forward;
 	bool up = rs->status == 101;
 
-	if ((up && !f->upgrade) || ++f->interim > INTERIM_MAX)
+	if (up && !(f->upgrade && http_response_upgrades(rs)))
+		return conn_refuse(c, REASON_UPSTREAM_MALFORMED);
+	if (++f->interim > INTERIM_MAX)
 		return conn_refuse(c, REASON_UPSTREAM_MALFORMED);
 	if (!f->minor0 && put_head(c, rs, up ? HTTP_THEN_UPGRADE :
 	    HTTP_THEN_KEEP) < 0)

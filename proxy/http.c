@@ -526,7 +526,7 @@ read_upgrade(struct http_request *rq)
 	    http_field_find(rq->fields, rq->n_fields, "HTTP2-Settings"))
 		return REASON_UPGRADE;
 	/* HTTP/1.0 has no upgrade (RFC 9110 7.8) */
-	if (rq->minor == 1 && is(f->value, "websocket") &&
+	if (rq->minor == 1 && is(f->value, HTTP_UPGRADE) &&
 	    rq->method == HTTP_GET &&
 	    lists(rq->fields, rq->n_fields, "Connection", "upgrade") &&
 	    count_fields(rq->fields, rq->n_fields, "Upgrade") == 1)
@@ -769,6 +769,14 @@ http_response_parse(struct span stream, size_t *scanned,
 		out->upgrade = f->value;
 	*why = response_body(out, method);
 	return *why == REASON_NONE ? PARSE_DONE : PARSE_BAD;
+}
+
+bool
+http_response_upgrades(const struct http_response *rs)
+{
+	return rs->status == 101 && is(rs->upgrade, HTTP_UPGRADE) &&
+	    count_fields(rs->fields, rs->n_fields, "Upgrade") == 1 &&
+	    lists(rs->fields, rs->n_fields, "Connection", "upgrade");
 }
 
 /* ---- credentials ---- */

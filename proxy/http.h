@@ -15,6 +15,7 @@
 
 #define HTTP_HEAD_MAX_BYTES 65536u
 #define HTTP_FIELDS_MAX 128u
+#define HTTP_UPGRADE "websocket"	/* the only one that is passed on */
 #define HTTP_OPTIONS_MAX 32u	/* that Connection lists, in all its lines */
 #define HTTP_OPTIONS_MAX_BYTES 1024u	/* in one of them */
 
@@ -99,6 +100,11 @@ struct http_response {
  * PARSE_BAD sets *why (UPSTREAM_MALFORMED, HEAD_TOO_LARGE, FRAMING). */
 MUST_USE enum parse http_response_parse(struct span stream, size_t *scanned,
     enum http_method method, struct http_response *out, enum reason *why);
+
+/* True for a 101 to what was asked for: one Upgrade field, of HTTP_UPGRADE,
+ * that Connection names.  Any other 101 is an error of the server (RFC 9110
+ * 7.8). */
+bool http_response_upgrades(const struct http_response *rs);
 
 /*
  * Walks a chunked body (RFC 9112 7.1) with trailers, byte-exact: what it

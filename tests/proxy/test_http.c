@@ -616,6 +616,38 @@ N08_interim_answers_are_read_one_by_one(void **state)
 }
 
 static void
+N08_an_upgrade_is_the_one_that_was_asked_for(void **state)
+{
+#define SWITCH "HTTP/1.1 101 Switching\r\n"
+	static const char *const no[] = {
+		SWITCH "\r\n",
+		SWITCH "Upgrade: websocket\r\n\r\n",
+		SWITCH "Connection: upgrade\r\n\r\n",
+		SWITCH "Connection: upgrade\r\nUpgrade:\r\n\r\n",
+		SWITCH "Connection: upgrade\r\nUpgrade: h2c\r\n\r\n",
+		SWITCH "Connection: upgrade\r\nUpgrade: websocket, h2c\r\n"
+		    "\r\n",
+		SWITCH "Connection: upgrade\r\nUpgrade: websocket2\r\n\r\n",
+		SWITCH "Connection: upgrade\r\nUpgrade: websocket\r\n"
+		    "Upgrade: h2c\r\n\r\n",
+		SWITCH "Connection: upgraded\r\nUpgrade: websocket\r\n"
+		    "\r\n",
+		"HTTP/1.1 200 OK\r\nConnection: upgrade\r\n"
+		    "Upgrade: websocket\r\n\r\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(no); i++) {
+		assert_int_equal(response(no[i]), REASON_NONE);
+		if (http_response_upgrades(&rs))
+			fail_msg("%zu: %s", i, no[i]);
+	}
+	assert_int_equal(response(SWITCH "Connection: x, Upgrade\r\n"
+	    "Upgrade: WebSocket\r\n\r\n"), REASON_NONE);
+	assert_true(http_response_upgrades(&rs));
+}
+
+static void
 a_malformed_answer_is_refused(void **state)
 {
 	static const char *const no[] = { "\r\n\r\n", "HTTP/1.1\r\n\r\n",
@@ -741,6 +773,7 @@ main(void)
 		cmocka_unit_test(
 		    N07_an_answer_that_has_no_body_has_none_whatever_it_says),
 		cmocka_unit_test(N08_interim_answers_are_read_one_by_one),
+		cmocka_unit_test(N08_an_upgrade_is_the_one_that_was_asked_for),
 		cmocka_unit_test(a_malformed_answer_is_refused),
 		cmocka_unit_test(
 		    a_first_line_that_is_wrong_is_refused_at_its_end),

@@ -409,51 +409,6 @@ N07_a_body_that_ends_with_the_connection(void **state)
 }
 
 static void
-N08_an_upgrade_that_nobody_asked_for_is_an_error(void **state)
-{
-	int fd = stage_connect(WANTED, 80), server;
-	bool reset;
-
-	(void)state;
-	say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
-	server = stage_accept(web);
-	stage_read_head(server, got, sizeof(got));
-	say(server, "HTTP/1.1 101 Switching\r\nUpgrade: x\r\n"
-	    "Connection: upgrade\r\n\r\n");
-	stage_read_all(fd, got, sizeof(got), &reset);
-	assert_memory_equal(got, "HTTP/1.1 502", 12);
-	close(fd);
-	close(server);
-}
-
-static void
-a_websocket_becomes_a_relay(void **state)
-{
-	int fd = stage_connect(WANTED, 80), server;
-
-	(void)state;
-	say(fd, "GET /ws HTTP/1.1\r\nHost: allowed.test\r\n"
-	    "Connection: Upgrade\r\nUpgrade: websocket\r\n"
-	    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
-	    "dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
-	server = stage_accept(web);
-	assert_true(server >= 0);
-	stage_read_head(server, got, sizeof(got));
-	assert_non_null(strstr(got, "websocket"));
-	say(server, "HTTP/1.1 101 Switching Protocols\r\n"
-	    "Upgrade: websocket\r\nConnection: Upgrade\r\n\r\nfirst");
-	stage_read_head(fd, got, sizeof(got));
-	assert_memory_equal(got, "HTTP/1.1 101", 12);
-	hear(fd, "first");
-	say(fd, "frame");
-	hear(server, "frame");
-	say(server, "back");
-	hear(fd, "back");
-	close(fd);
-	close(server);
-}
-
-static void
 N11_a_stale_kept_connection_is_tried_once_more(void **state)
 {
 	int fd = stage_connect(WANTED, 80), server;
@@ -958,8 +913,6 @@ main(void)
 		T(N10_an_early_answer_reaches_a_client_that_uploads),
 		T(N10_a_refusal_reaches_a_client_that_uploads),
 		T(N07_a_body_that_ends_with_the_connection),
-		T(N08_an_upgrade_that_nobody_asked_for_is_an_error),
-		T(a_websocket_becomes_a_relay),
 		T(N11_a_stale_kept_connection_is_tried_once_more),
 		T(B016_a_target_that_is_not_the_destination_is_refused),
 		T(a_tunnel_on_a_kept_connection_is_cut_by_its_own_name),

@@ -394,6 +394,91 @@ a_client_of_1_0_gets_other_bodies_as_they_are(void **state)
 	close(server);
 }
 
+/* ---- upgrades ---- */
+
+#define ASKS "GET /ws HTTP/1.1\r\nHost: allowed.test\r\n"
+#define ASKS_WEBSOCKET ASKS "Connection: Upgrade\r\n" \
+	"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" \
+	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+#define SWITCH "HTTP/1.1 101 Switching Protocols\r\n"
+#define TO_WEBSOCKET SWITCH "Upgrade: websocket\r\n" \
+	"Connection: Upgrade\r\n\r\n"
+
+/* Nothing of it reaches the client, nor of what the server says next. */
+static void
+N08_an_upgrade_that_nobody_asked_for_is_an_error(void **state)
+{
+	static const struct {
+		const char *asks, *answer;
+	} t[] = {
+		{ ASKS "\r\n", TO_WEBSOCKET "first" },
+		{ ASKS "\r\n", SWITCH "Upgrade: x\r\n"
+		    "Connection: upgrade\r\n\r\nfirst" },
+		/* these are not passed on */
+		{ ASKS "Upgrade: websocket\r\n\r\n", TO_WEBSOCKET "first" },
+		{ ASKS "Connection: upgrade\r\nUpgrade: TLS/1.3\r\n\r\n",
+		    SWITCH "Connection: upgrade\r\nUpgrade: TLS/1.3\r\n\r\n" },
+		{ "GET /ws HTTP/1.0\r\nHost: allowed.test\r\n"
+		    "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+		    TO_WEBSOCKET },
+		{ ASKS_WEBSOCKET, SWITCH "Upgrade: h2c\r\n"
+		    "Connection: Upgrade\r\n\r\nfirst" },
+		{ ASKS_WEBSOCKET, SWITCH "Upgrade: websocket, h2c\r\n"
+		    "Connection: Upgrade\r\n\r\nfirst" },
+		{ ASKS_WEBSOCKET, SWITCH "Upgrade: websocket\r\n\r\nfirst" },
+		{ ASKS_WEBSOCKET, SWITCH "Connection: Upgrade\r\n\r\nfirst" },
+		{ ASKS_WEBSOCKET, SWITCH "\r\nfirst" },
+	};
+	const struct record *r;
+	int fd, server;
+	bool reset;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		fd = stage_connect(WANTED, 80);
+		say(fd, t[i].asks);
+		server = stage_accept(web);
+		assert_true(server >= 0);
+		stage_read_head(server, got, sizeof(got));
+		say(server, t[i].answer);
+		stage_read_all(fd, got, sizeof(got), &reset);
+		if (strncmp(got + 8, " 502 No answer for penstock: "
+		    "upstream_malformed", 47) != 0)
+			fail_msg("%zu: %s", i, got);
+		assert_null(strstr(got, "first"));
+		assert_int_equal(stage_read_all(server, got, sizeof(got),
+		    &reset), 0);
+		close(fd);
+		close(server);
+		r = stage_record(RECORD_END);
+		assert_int_equal(r->how, HOW_REFUSED);
+		assert_int_equal(r->reason, REASON_UPSTREAM_MALFORMED);
+	}
+}
+
+static void
+a_websocket_becomes_a_relay(void **state)
+{
+	int fd = stage_connect(WANTED, 80), server;
+
+	(void)state;
+	say(fd, ASKS_WEBSOCKET);
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	stage_read_head(server, got, sizeof(got));
+	assert_non_null(strstr(got, "websocket"));
+	say(server, TO_WEBSOCKET "first");
+	stage_read_head(fd, got, sizeof(got));
+	assert_memory_equal(got, "HTTP/1.1 101", 12);
+	stage_expect(fd, "first", 5);
+	say(fd, "frame");
+	stage_expect(server, "frame", 5);
+	say(server, "back");
+	stage_expect(fd, "back", 4);
+	close(fd);
+	close(server);
+}
+
 /* ---- methods and spellings ---- */
 
 static void
@@ -673,6 +758,8 @@ main(void)
 		T(a_client_of_1_0_gets_a_large_body_whole),
 		T(a_body_without_chunks_that_broke_off_ends_with_a_reset),
 		T(a_client_of_1_0_gets_other_bodies_as_they_are),
+		T(N08_an_upgrade_that_nobody_asked_for_is_an_error),
+		T(a_websocket_becomes_a_relay),
 		T(W23_a_method_is_any_token),
 		T(W23_what_is_not_spoken_is_told_in_words),
 		T(W23_a_trailing_dot_is_no_other_name),
