@@ -678,7 +678,8 @@ write_health(struct parent *p)
 		.engines_ready = child_engines_ready(p),
 		.serving = p->phase == PHASE_SERVING,
 		.recorder_ready = p->children[CHILD_RECORDER].ready &&
-		    p->children[CHILD_RECORDER].wrote,
+		    p->children[CHILD_RECORDER].wrote &&
+		    p->emit != NULL && emit_ready(p->emit),
 		.rules = rules_stand(p),
 		.resolver_ready = p->children[CHILD_RESOLVER].ready,
 		.stale = p->stale, .draining = p->phase >= PHASE_DRAIN,
