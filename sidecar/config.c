@@ -131,7 +131,7 @@ read_root(struct read *r, const struct yaml_node *root)
 	if (mode == NULL)
 		config_error(r, root, "add \"mode: shared\", gateway, "
 		    "isolated or cooperative", "mode is missing");
-	config_read_map(r, root, keys, "penstock.yaml(5)");
+	config_read_map(r, root, keys, "the file");
 }
 
 static void
@@ -436,6 +436,8 @@ env_cell(struct read *r, const struct config_env *env)
 
 	if (r->c->n_cells != 1 || c->id[0] != '\0')
 		return;
+	if (c->wrong)
+		return;
 	if (env->cell == NULL || env->cell[0] == '\0') {
 		problem_add(r->ps, PROBLEM_ERROR, c->at,
 		    "write id: or set PENSTOCK_CELL", "the cell has no id");
@@ -545,6 +547,7 @@ env_policy(struct read *r, const char *text)
 static void check_cell(struct read *r, const struct config_cell *c, size_t i);
 static void check_segment(struct read *r);
 static void check_interfaces(struct read *r);
+static void check_addresses(struct read *r);
 
 static void
 check_whole(struct read *r)
@@ -571,6 +574,7 @@ check_whole(struct read *r)
 	if (r->s->mode == MODE_GATEWAY && !r->s->accept_shared_segment)
 		check_segment(r);
 	check_interfaces(r);
+	check_addresses(r);
 }
 
 static bool
@@ -590,6 +594,9 @@ check_cell(struct read *r, const struct config_cell *c, size_t i)
 			problem_add(r->ps, PROBLEM_ERROR, c->at,
 			    "give each its own", "two cells have the id %s",
 			    c->id);
+	/* what was refused is not missing as well */
+	if (c->wrong)
+		return;
 	if (c->id[0] == '\0' && r->c->n_cells > 1)
 		problem_add(r->ps, PROBLEM_ERROR, c->at, "write id:",
 		    "the cell has no id");
@@ -654,4 +661,51 @@ check_interfaces(struct read *r)
 		    "write interface: for each, or for none",
 		    "cell %s is known by its interface and cell %s is not",
 		    with->id, without->id);
+}
+
+/* An address that penstock serves at, and the key that says so. */
+struct served {
+	char what[64];
+	struct endpoint at;
+};
+#define SERVED_MAX (SETTINGS_LISTENERS_MAX + 5u)
+
+static size_t
+served_list(const struct settings *s, struct served out[static SERVED_MAX])
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < s->n_listeners; i++) {
+		snprintf(out[n].what, sizeof(out[n].what), "listener %s",
+		    s->listeners[i].name);
+		out[n++].at = s->listeners[i].at;
+	}
+	for (uint32_t i = 0; i < s->n_dns; i++) {
+		snprintf(out[n].what, sizeof(out[n].what), "dns");
+		out[n++].at = s->dns[i];
+	}
+	snprintf(out[n].what, sizeof(out[n].what), "admin");
+	if (config_endpoint_text(span_str(s->admin), 0, &out[n].at))
+		n++;
+	return n;
+}
+
+/* Two of ours at one address would take each for another process. */
+static void
+check_addresses(struct read *r)
+{
+	struct served all[SERVED_MAX];
+	size_t n = served_list(r->s, all);
+	char at[ADDR_TEXT_BYTES];
+
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < i; k++)
+			if (endpoint_eq(&all[i].at, &all[k].at) &&
+			    all[i].at.port != 0)
+				problem_add(r->ps, PROBLEM_ERROR,
+				    (struct place){ r->file, 0, 0 },
+				    "give each its own",
+				    "%s and %s have the address %s",
+				    all[k].what, all[i].what,
+				    endpoint_text(&all[i].at, at));
 }

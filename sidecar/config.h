@@ -36,6 +36,7 @@ struct config_cell {
 	size_t n_labels;
 	struct cell_from from;
 	bool has_from;
+	bool wrong;		/* a key of it was refused */
 	char *files[CONFIG_FILES_MAX];	/* beneath the configuration's
 					 * directory; owned */
 	size_t n_files;

@@ -514,15 +514,18 @@ config_read_cells(struct read *r, const struct yaml_node *n)
 	}
 	CONFIG_EACH(r, n, item) {
 		struct config_cell *c = &r->c->cells[r->c->n_cells++];
+		const size_t before = problem_count(r->ps, PROBLEM_ERROR);
 
 		c->at = item->at;
 		c->from.kind = CELL_FROM_ANY;
-		if (!keys_are(r, item, names, "a cell"))
+		c->wrong = !keys_are(r, item, names, "a cell");
+		if (c->wrong)
 			continue;
 		cell_id(r, yaml_get(item, "id"), c);
 		cell_labels(r, yaml_get(item, "labels"), c);
 		cell_policy(r, yaml_get(item, "policy"), c);
 		cell_from(r, yaml_get(item, "from"), c);
+		c->wrong = problem_count(r->ps, PROBLEM_ERROR) > before;
 	}
 }
 

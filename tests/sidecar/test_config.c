@@ -209,6 +209,17 @@ what_is_wrong_is_said_with_its_place(void **state)
 		    "from: {cidr: 10.0.0.0/8}}, {id: a, policy: [p], from: "
 		    "{cidr: 11.0.0.0/8}}]\n", "two cells have the id a" },
 		{ "version: 1\nversion: 1\nmode: shared\n" CELL, "2:" },
+		{ "version: 1\nmode: shared\nadmin: \"127.0.0.1:15080\"\n"
+		    CELL, "listener explicit and admin have the address "
+		    "127.0.0.1:15080; give each its own" },
+		{ "version: 1\nmode: shared\nlisteners: [{name: a, kind: "
+		    "explicit, address: \"127.0.0.1:1\"}, {name: b, kind: "
+		    "explicit, address: \"127.0.0.1:1\"}]\n" CELL,
+		    "listener a and listener b have the address" },
+		{ "version: 1\nmode: shared\ndns: [\"127.0.0.1:5\", "
+		    "\"127.0.0.1:5\"]\n" CELL, "dns and dns have the" },
+		{ "version: 1\nmode: shared\nbogus: 1\n" CELL,
+		    "the file has no key bogus; see penstock.yaml(5)" },
 	};
 
 	(void)state;
@@ -225,6 +236,27 @@ all_errors_are_found_at_once(void **state)
 	assert_non_null(strstr(said, "3:7"));
 	assert_non_null(strstr(said, "4:10"));
 	assert_non_null(strstr(said, "5:6"));
+}
+
+/* One mistake is one error: a key that was refused is not missing too. */
+static void
+a_refused_key_is_not_told_as_missing(void **state)
+{
+	static const char *const texts[] = {
+		"version: 1\nmode: shared\ncells: [{id: \"a b\", policy: "
+		    "[p]}]\n",
+		"version: 1\nmode: shared\ncells: [{id: a, policy: p}]\n",
+		"version: 1\nmode: shared\ncells: [{id: a, policy: [/p]}]\n",
+		"version: 1\nmode: shared\ncells: [{id: a, policy: [p], "
+		    "from: {listner: x}}, {id: b, policy: [p], from: {cidr: "
+		    "10.0.0.0/8}}]\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		refused(texts[i], &no_env, "error");
+		assert_null(strstr(strstr(said, "error") + 1, "error"));
+	}
 }
 
 static void
@@ -377,6 +409,7 @@ main(void)
 		cmocka_unit_test(every_key_is_read),
 		cmocka_unit_test(what_is_wrong_is_said_with_its_place),
 		cmocka_unit_test(all_errors_are_found_at_once),
+		cmocka_unit_test(a_refused_key_is_not_told_as_missing),
 		cmocka_unit_test(
 		    N31_a_shared_segment_needs_the_risk_to_be_accepted),
 		cmocka_unit_test(
