@@ -151,3 +151,22 @@ admin_client_get(const char *admin, const char *path,
 	out[(size_t)got - rs.head_bytes] = '\0';
 	return n;
 }
+
+void
+admin_client_say(const char *verb, const char *admin, int rc)
+{
+	if (admin[0] == '\0')
+		fprintf(stderr, "penstock %s: the configuration says admin: "
+		    "off, so nothing answers; name a listener with --admin\n",
+		    verb);
+	else if (rc == -EINVAL)
+		fprintf(stderr, "penstock %s: %s is no admin listener; write "
+		    "ADDRESS:PORT or unix:/PATH\n", verb, admin);
+	else if (rc < 0 && rc != -EBADMSG)
+		fprintf(stderr, "penstock %s: no daemon answers at %s: %s; "
+		    "does it run, in this network namespace and with this "
+		    "configuration?\n", verb, admin, strerror(-rc));
+	else
+		fprintf(stderr, "penstock %s: what answers at %s does not "
+		    "answer as penstock does\n", verb, admin);
+}

@@ -33,4 +33,7 @@ MUST_USE int admin_client_where(const char **admin, const char *config);
 MUST_USE int admin_client_get(const char *admin, const char *path,
     char out[static ADMIN_CLIENT_BODY_BYTES]);
 
+/* Words on stderr for a result other than the one that was wanted. */
+void admin_client_say(const char *verb, const char *admin, int rc);
+
 #endif

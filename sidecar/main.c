@@ -68,8 +68,9 @@ main(int argc, char **argv)
 	for (size_t i = 0; i < VERBS; i++)
 		if (strcmp(verb, verbs[i].name) == 0)
 			return verbs[i].run(argc - 1, argv + 1);
-	fprintf(stderr, "penstock: there is no verb \"%s\"\n\n",
-	    span_print(span_str(verb), shown, sizeof(shown)));
+	if (argc > 1)
+		fprintf(stderr, "penstock: there is no verb \"%s\"\n\n",
+		    span_print(span_str(verb), shown, sizeof(shown)));
 	help(stderr);
 	return EXIT_USAGE;
 }

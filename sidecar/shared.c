@@ -210,9 +210,12 @@ open_ledger(struct parent *p)
 		return 0;
 	p->ledger_dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (p->ledger_dir < 0) {
-		log_line(LOG_ERROR_, "cannot open ledger dir=%s error=%s",
-		    dir, strerror(errno));
-		return -errno;
+		int err = errno;
+
+		log_line(LOG_ERROR_, "cannot open ledger dir=%s error=%s: "
+		    "make it a directory that penstock can open, or name "
+		    "another in ledger.dir", dir, strerror(err));
+		return -err;
 	}
 	if (fstat(p->ledger_dir, &st) != 0)
 		return -errno;

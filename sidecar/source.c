@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -97,6 +99,21 @@ source_free(struct source *s)
 	free(s);
 }
 
+void
+source_say(const char *verb, const char *path, int err)
+{
+	fprintf(stderr, "penstock %s: %s: %s; name a policy or a "
+	    "penstock.yaml\n", verb, path, err == -ENOTSUP ?
+	    "it is no regular file" : strerror(-err));
+}
+
+const struct settings *
+source_settings(const struct source *s)
+{
+	return s->compile == NULL ? NULL :
+	    &compile_config(s->compile)->settings;
+}
+
 const struct policy *
 source_policy(const struct source *s)
 {
@@ -123,8 +140,9 @@ fd_read(int fd, uint8_t **bytes, size_t *len)
 
 	if (fstat(fd, &st) != 0)
 		return -errno;
+	/* -EINVAL would say that the problems tell what is wrong */
 	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
+		return S_ISDIR(st.st_mode) ? -EISDIR : -ENOTSUP;
 	if (st.st_size > (off_t)FILE_MAX_BYTES)
 		return -EFBIG;
 	*bytes = malloc((size_t)st.st_size + 1);

@@ -19,6 +19,12 @@ struct source;
 MUST_USE int source_open(struct source **out, const char *path,
     int64_t now_s, struct problems *ps);
 void source_free(struct source *s);
+/* Words on stderr for what source_open returned, other than -EINVAL. */
+void source_say(const char *verb, const char *path, int err);
+
+/* Of a penstock.yaml; NULL for a policy file. */
+struct settings;
+const struct settings *source_settings(const struct source *s);
 
 const struct policy *source_policy(const struct source *s);
 /* The charters of a cell, base first. */

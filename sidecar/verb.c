@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sidecar/config.h"
 
+#define WRONG_BYTES 256
 #define LEFT_BYTES 64
 #define LEFT_SHOWN 26		/* a longer one has a line of its own */
 #define LEFT_FORMAT "  %-26s "
@@ -31,37 +33,68 @@ option_print(const struct verb_option *o, FILE *to)
 	fprintf(to, "%s\n", o->help);
 }
 
-int
-verb_usage(const struct verb *v, int status)
+static void
+usage_line(const struct verb *v, FILE *to)
 {
-	FILE *to = status == 0 ? stdout : stderr;
+	fprintf(to, "usage: penstock %s [option ...]%s%s\n", v->name,
+	    v->operands[0] != '\0' ? " " : "", v->operands);
+}
 
-	fprintf(to, "usage: penstock %s [option ...]%s%s\n%s", v->name,
-	    v->operands[0] != '\0' ? " " : "", v->operands, v->what);
+static int
+help(const struct verb *v)
+{
+	usage_line(v, stdout);
+	fputs(v->what, stdout);
 	for (size_t i = 0; i < v->n_options; i++)
-		option_print(&v->options[i], to);
-	option_print(&asked_help, to);
-	fprintf(to, "Exit: %s.\n", v->exits);
-	return status;
+		option_print(&v->options[i], stdout);
+	option_print(&asked_help, stdout);
+	printf("Exit: %s.\n", v->exits);
+	return 0;
+}
+
+int
+verb_wrong(const struct verb *v, const char *what, ...)
+{
+	char text[WRONG_BYTES];
+	va_list ap;
+
+	va_start(ap, what);
+	(void)vsnprintf(text, sizeof(text), what, ap);
+	va_end(ap);
+	for (char *c = text; *c != '\0'; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '.';
+	fprintf(stderr, "penstock %s: %s\n", v->name, text);
+	usage_line(v, stderr);
+	fprintf(stderr, "\"penstock %s -h\" prints the options\n", v->name);
+	return EXIT_USAGE;
 }
 
 /* False when a list is full. */
 static bool
 take(const struct verb_option *o, const char *value)
 {
-	if (o->flag != NULL) {
+	if (o->flag != NULL)
 		*o->flag = true;
-	} else if (o->count == NULL) {
+	else if (o->count == NULL)
 		*o->text = value;
-	} else {
-		if (*o->count == o->max) {
-			fprintf(stderr, "penstock: --%s: at most %zu\n",
-			    o->name, o->max);
-			return false;
-		}
+	else if (*o->count < o->max)
 		o->text[(*o->count)++] = value;
-	}
+	else
+		return false;
 	return true;
+}
+
+/* What getopt did not take; inside a cluster it has not moved on. */
+static int
+option_wrong(const struct verb *v, int c, char **argv)
+{
+	const char *word = argv[optind - 1];
+
+	if (word[0] != '-' && argv[optind] != NULL)
+		word = argv[optind];
+	return c == ':' ? verb_wrong(v, "%s needs a value", word) :
+	    verb_wrong(v, "%s is not taken here", word);
 }
 
 static const struct verb_option *
@@ -77,8 +110,8 @@ int
 verb_read(const struct verb *v, int argc, char **argv)
 {
 	struct option longs[VERB_OPTIONS_MAX + 2] = { 0 };
-	char letters[2 * VERB_OPTIONS_MAX + 2] = "h";
-	size_t at = 1;
+	char letters[2 * VERB_OPTIONS_MAX + 3] = ":h";
+	size_t at = 2;
 	int c, which = -1;
 
 	for (size_t i = 0; i <= v->n_options; i++) {
@@ -93,19 +126,25 @@ verb_read(const struct verb *v, int argc, char **argv)
 		if (o->value != NULL)
 			letters[at++] = ':';
 	}
-	optind = 0;
+	optind = opterr = 0;
 	while ((c = getopt_long(argc, argv, letters, longs, &which)) != -1) {
 		const struct verb_option *o = c == 0 ? &v->options[which] :
 		    by_letter(v, c);
 
 		if (c == 'h')
-			return verb_usage(v, 0);
-		if (o == NULL || !take(o, optarg))
-			return verb_usage(v, EXIT_USAGE);
+			return help(v);
+		if (o == NULL)
+			return option_wrong(v, c, argv);
+		if (!take(o, optarg))
+			return verb_wrong(v, "--%s stands more than %zu "
+			    "times", o->name, o->max);
 	}
 	c = argc - optind;
-	return c < v->operands_min || c > v->operands_max ?
-	    verb_usage(v, EXIT_USAGE) : VERB_GO;
+	if (c > v->operands_max)
+		return verb_wrong(v, "\"%s\" is one operand too many",
+		    argv[optind + v->operands_max]);
+	return c < v->operands_min ? verb_wrong(v, "%s is missing",
+	    v->operands) : VERB_GO;
 }
 
 /* One byte more than is allowed, so that too much shows. */
@@ -115,12 +154,13 @@ file_text(const char *path, uint8_t **text, size_t *len)
 	FILE *f = fopen(path, "re");
 	int err = f == NULL ? -errno : 0;
 
+	errno = EIO;
 	*text = malloc(CONFIG_BYTES_MAX + 1);
 	if (err == 0 && *text == NULL)
 		err = -ENOMEM;
 	if (err == 0) {
 		*len = fread(*text, 1, CONFIG_BYTES_MAX + 1, f);
-		err = ferror(f) != 0 ? -EIO : *len > CONFIG_BYTES_MAX ?
+		err = ferror(f) != 0 ? -errno : *len > CONFIG_BYTES_MAX ?
 		    -EFBIG : 0;
 	}
 	if (f != NULL)
@@ -140,7 +180,8 @@ verb_config(const char *path, struct config **out)
 	*out = NULL;
 	env.accept_shared_segment = env.accept_not_proven = true;
 	if (err != 0)
-		fprintf(stderr, "penstock: %s: %s\n", path, strerror(-err));
+		fprintf(stderr, "penstock: %s: %s%s\n", path, strerror(-err),
+		    err == -ENOENT ? "; name the configuration with -c" : "");
 	else
 		*out = config_load(path, span_of(text, len), &env, ps);
 	if (err == 0 && *out == NULL)

@@ -57,8 +57,10 @@ struct verb {
  */
 #define VERB_GO (-1)
 MUST_USE int verb_read(const struct verb *v, int argc, char **argv);
-/* The help, to stdout for status 0 and else to stderr.  Returns status. */
-int verb_usage(const struct verb *v, int status);
+/* What is wrong with the command line, and its form, on stderr.  A byte
+ * that is not printable is shown as a dot.  Returns EXIT_USAGE. */
+__attribute__((format(printf, 2, 3)))
+int verb_wrong(const struct verb *v, const char *what, ...);
 
 /*
  * Load a penstock.yaml as a running daemon has it: a risk that `serve` was

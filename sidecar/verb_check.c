@@ -8,6 +8,7 @@
 
 #include "policy/charter.h"
 #include "policy/rules.h"
+#include "sidecar/settings.h"
 #include "sidecar/source.h"
 
 #define PORTS_BYTES 256
@@ -45,12 +46,11 @@ verb_check(int argc, char **argv)
 	err = source_open(&s, file, (int64_t)time(NULL), ps);
 	problem_print(ps, stderr);
 	if (err != 0 && err != -EINVAL)
-		fprintf(stderr, "penstock check: %s: %s\n", file,
-		    strerror(-err));
+		source_say("check", file, err);
 	for (i = 0; err == 0 && !quiet && i < policy_cells(source_policy(s));
 	    i++)
 		cell_print(s, i);
-	if (err == 0)
+	if (err == 0 && !quiet)
 		printf("%s: good: %zu warnings\n", file,
 		    problem_count(ps, PROBLEM_WARNING));
 	problem_free(ps);
@@ -111,6 +111,16 @@ wildcards_print(const struct rules *r)
 		}
 }
 
+/* Nothing is captured in mode cooperative, where strict cannot be had. */
+static const char *
+enforce_word(const struct source *s, const struct cell_view *v)
+{
+	const struct settings *mode = source_settings(s);
+
+	return !v->enforce_strict || (mode != NULL &&
+	    mode->mode == MODE_COOPERATIVE) ? "cooperative" : "strict";
+}
+
 static void
 cell_print(const struct source *s, uint32_t cell)
 {
@@ -126,8 +136,7 @@ cell_print(const struct source *s, uint32_t cell)
 	printf("cell %.*s: default %s, enforce %s, %u rules\n",
 	    (int)v.id.len, (const char *)v.id.data,
 	    v.reports ? "report (not enforcing)" : "deny",
-	    v.enforce_strict ? "strict" : "cooperative",
-	    policy_rules(p, cell));
+	    enforce_word(s, &v), policy_rules(p, cell));
 	for (r = 0; r < policy_rules(p, cell); r++)
 		rule_print(p, cell, r);
 	for (i = 0; i < n; i++)

@@ -85,11 +85,18 @@ diff_open(struct source *s[2], char **paths)
 			problem_print(ps, stderr);
 			rc = EXIT_CONFIG;
 		} else if (err != 0) {
-			fprintf(stderr, "penstock diff: %s: %s\n", paths[i],
-			    strerror(-err));
+			source_say("diff", paths[i], err);
 			rc = rc == 0 ? EXIT_FAILURE : rc;
 		}
 		problem_free(ps);
+	}
+	if (rc == 0 && (source_settings(s[0]) == NULL) !=
+	    (source_settings(s[1]) == NULL)) {
+		fprintf(stderr, "penstock diff: %s is a policy and %s a "
+		    "penstock.yaml; name two of a kind\n",
+		    paths[source_settings(s[0]) != NULL],
+		    paths[source_settings(s[0]) == NULL]);
+		rc = EXIT_USAGE;
 	}
 	return rc;
 }

@@ -66,7 +66,8 @@ read_format(const char *word, enum format *out)
 			*out = (enum format)i;
 			return VERB_GO;
 		}
-	fprintf(stderr, "penstock env: there is no format %s\n", word);
+	fprintf(stderr, "penstock env: there is no format %s; write sh, "
+	    "docker, compose or k8s\n", word);
 	return EXIT_USAGE;
 }
 
@@ -123,23 +124,23 @@ read_options(int argc, char **argv, struct asked *a)
 	const struct verb_option options[] = {
 		{ "config", 'c', "FILE", "the configuration, or "
 		    VERB_CONFIG, .text = &a->config },
-		{ "cell", 0, "ID", "the cell", .text = &a->cell },
+		{ "cell", 0, "ID", "the cell; needed with several",
+		    .text = &a->cell },
 		{ "format", 0, "FORMAT", "sh (the default), docker, compose "
 		    "or k8s", .text = &format },
 		{ "address", 0, "HOST:PORT", "the listener, as the clients "
 		    "see it", .text = &a->address },
 	};
 	const struct verb v = {
-		"env", "--cell ID",
+		"env", "",
 		"Print the variables that make programs use the explicit "
 		"listener.\n",
-		"0, 2 usage, 78 bad configuration, 1 failure",
+		"0, 2 usage, 69 no such cell, 78 bad configuration, "
+		"1 failure",
 		0, 0, options, sizeof(options) / sizeof(options[0])
 	};
 	int rc = verb_read(&v, argc, argv);
 
-	if (rc == VERB_GO && a->cell == NULL)
-		return verb_usage(&v, EXIT_USAGE);
 	if (rc == VERB_GO)
 		rc = read_format(format, &a->format);
 	return rc == VERB_GO && a->address != NULL ?
@@ -209,17 +210,25 @@ listener_of(const struct settings *s, const struct cell_from *from)
 	return best;
 }
 
+/* n_cells after words on stderr. */
 static size_t
 find_cell(const struct config *c, const char *id)
 {
 	size_t i = 0;
 
-	while (i < c->n_cells && strcmp(c->cells[i].id, id) != 0)
+	if (id == NULL && c->n_cells == 1)
+		return 0;
+	while (i < c->n_cells && (id == NULL ||
+	    strcmp(c->cells[i].id, id) != 0))
 		i++;
 	if (i < c->n_cells)
 		return i;
-	fprintf(stderr, "penstock env: there is no cell \"%s\"; there is",
-	    id);
+	if (id == NULL)
+		fprintf(stderr, "penstock env: there are several cells; "
+		    "name one with --cell:");
+	else
+		fprintf(stderr, "penstock env: there is no cell \"%s\"; "
+		    "there is", id);
 	for (size_t k = 0; k < c->n_cells; k++)
 		fprintf(stderr, "%s %s", k > 0 ? "," : "", c->cells[k].id);
 	fputc('\n', stderr);
@@ -304,15 +313,16 @@ url_of(const struct config *c, const struct asked *a, char *url, size_t size)
 {
 	char user[640] = "", at[ADDR_TEXT_BYTES];
 	size_t i = find_cell(c, a->cell);
+	const char *id;
 	int rc = 0;
 
 	if (i == c->n_cells)
-		return 1;
+		return a->cell != NULL ? EXIT_UNAVAILABLE : EXIT_USAGE;
+	id = c->cells[i].id;
 	if (c->cells[i].from.kind == CELL_FROM_CREDENTIAL)
-		rc = credential(a->cell, user, sizeof(user));
+		rc = credential(id, user, sizeof(user));
 	if (rc == 0 && a->address == NULL)
-		rc = proxy_address(&c->settings, &c->cells[i].from, a->cell,
-		    at);
+		rc = proxy_address(&c->settings, &c->cells[i].from, id, at);
 	if (rc == 0)
 		snprintf(url, size, "http://%s%s", user, a->address != NULL ?
 		    a->address : at);

@@ -38,7 +38,8 @@ verb_explain(int argc, char **argv)
 		"explain", "HOST[:PORT]",
 		"Say what the policy decides and why. The port is 443 when "
 		"absent.\n",
-		"0 allow, 10 deny, 2 usage, 78 bad configuration, 1 failure",
+		"0 allow, 10 deny, 2 usage, 69 no such cell, "
+		"78 bad configuration,\n1 failure",
 		1, 1, options, sizeof(options) / sizeof(options[0])
 	};
 	struct source *s = NULL;
@@ -58,8 +59,7 @@ verb_explain(int argc, char **argv)
 	if (err == -EINVAL)
 		problem_print(ps, stderr);
 	else if (err != 0)
-		fprintf(stderr, "penstock explain: %s: %s\n", x.config,
-		    strerror(-err));
+		source_say("explain", x.config, err);
 	rc = err == 0 ? explain_run(&x, s) :
 	    err == -EINVAL ? EXIT_CONFIG : EXIT_FAILURE;
 	problem_free(ps);
@@ -74,8 +74,9 @@ target_read(struct explain *x)
 
 	x->to.port = 443;
 	if (!source_target(x->target, &x->name, &x->addr, &x->to.port)) {
-		fprintf(stderr, "penstock explain: \"%s\" is neither a name "
-		    "nor an address; write HOST:PORT\n",
+		fprintf(stderr, "penstock explain: \"%s\" is no "
+		    "destination; write a name or an address, and perhaps a "
+		    "port of 1 to 65535: HOST:PORT, [IPv6]:PORT\n",
 		    span_print(span_str(x->target), shown, sizeof(shown)));
 		return EXIT_USAGE;
 	}
@@ -100,20 +101,39 @@ on_step(void *arg, const char *line)
 	printf("  %s\n", line);
 }
 
+static void
+cells_say(const struct policy *p)
+{
+	struct cell_view v;
+
+	for (uint32_t i = 0; i < policy_cells(p); i++)
+		if (policy_cell(p, i, 0, &v))
+			fprintf(stderr, "%s %.*s", i > 0 ? "," : "",
+			    (int)v.id.len, (const char *)v.id.data);
+	fputc('\n', stderr);
+}
+
+/* CELL_NONE after words on stderr. */
 static uint32_t
 cell_pick(const struct policy *p, const char *id)
 {
+	char shown[SHOWN_BYTES];
 	uint32_t cell = 0;
 
 	if (id != NULL)
 		cell = policy_cell_by_id(p, span_str(id));
 	else if (policy_cells(p) != 1)
 		cell = CELL_NONE;
-	if (cell == CELL_NONE && id != NULL)
-		fprintf(stderr, "penstock explain: there is no cell %s\n", id);
-	else if (cell == CELL_NONE)
+	if (cell != CELL_NONE)
+		return cell;
+	if (id != NULL)
+		fprintf(stderr, "penstock explain: there is no cell \"%s\"; "
+		    "there is", span_print(span_str(id), shown,
+		    sizeof(shown)));
+	else
 		fprintf(stderr, "penstock explain: there are several cells; "
-		    "name one with --cell\n");
+		    "name one with --cell:");
+	cells_say(p);
 	return cell;
 }
 
@@ -176,7 +196,7 @@ explain_run(const struct explain *x, const struct source *s)
 
 	at.cell = cell_pick(at.policy, x->cell);
 	if (at.cell == CELL_NONE)
-		return EXIT_USAGE;
+		return x->cell != NULL ? EXIT_UNAVAILABLE : EXIT_USAGE;
 	d = ask(x, &at);
 	printf("%s: %s: %s\n", verdict_word(d.verdict),
 	    reason_word(d.reason), reason_text(d.reason));

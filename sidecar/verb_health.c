@@ -33,7 +33,7 @@ read_options(int argc, char **argv, struct asked *a)
 	int rc = verb_read(&v, argc, argv);
 
 	return rc == VERB_GO && a->live == a->ready ?
-	    verb_usage(&v, EXIT_USAGE) : rc;
+	    verb_wrong(&v, "one of --live and --ready is needed") : rc;
 }
 
 int
@@ -51,8 +51,7 @@ verb_health(int argc, char **argv)
 	rc = admin_client_get(a.admin,
 	    a.live ? "/livez" : "/readyz?verbose", body);
 	if (rc < 0) {
-		fprintf(stderr, "penstock: %s: %s\n", a.admin,
-		    strerror(-rc));
+		admin_client_say("health", a.admin, rc);
 		return 1;
 	}
 	fputs(body, stdout);

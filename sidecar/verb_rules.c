@@ -14,6 +14,7 @@
 struct given {
 	const char *config, *mode, *uid, *tcp_port, *dns_port, *ipv6,
 	    *admin_port;
+	enum settings_mode mode_is;
 	const char *interfaces[8];
 	size_t n_interfaces;
 	const char *inbound[SETTINGS_INBOUND_MAX];
@@ -94,8 +95,17 @@ read_options(struct given *g, int argc, char **argv)
 	};
 	int rc = verb_read(&v, argc, argv);
 
-	return rc == VERB_GO && !is_task(argv[optind]) ?
-	    verb_usage(&v, EXIT_USAGE) : rc;
+	g->mode_is = MODE_SHARED;
+	if (rc != VERB_GO)
+		return rc;
+	if (!is_task(argv[optind]))
+		return verb_wrong(&v, "there is no task \"%s\"",
+		    argv[optind]);
+	if (g->mode != NULL &&
+	    !settings_mode_parse(&g->mode_is, span_str(g->mode)))
+		return verb_wrong(&v, "there is no mode \"%s\"; write "
+		    "shared or gateway", g->mode);
+	return VERB_GO;
 }
 
 /* Digits only, up to max; false for anything else. */
@@ -123,7 +133,7 @@ port(const char *text, uint16_t *out)
 	if (text == NULL)
 		return true;
 	if (!number(text, strlen(text), 65535, &n) || n == 0) {
-		fprintf(stderr, "penstock: %s: not a port (1 to 65535)\n",
+		fprintf(stderr, "penstock rules: %s: not a port (1 to 65535)\n",
 		    text);
 		return false;
 	}
@@ -141,8 +151,8 @@ uids(struct rules_spec *r, const char *list)
 
 		if (r->n_uids == RULES_UIDS_MAX ||
 		    !number(at, len, UINT32_MAX - 1, &n)) {
-			fprintf(stderr, "penstock: --uid %s: numbers with "
-			    "commas between, at most %u\n", list,
+			fprintf(stderr, "penstock rules: --uid %s: numbers "
+			    "with commas between, at most %u\n", list,
 			    RULES_UIDS_MAX);
 			return false;
 		}
@@ -178,14 +188,13 @@ overlay(struct rules_spec *r, const struct given *g)
 	r->ipv6_drop = strcmp(g->ipv6, "drop") == 0;
 	if (r->ipv6_drop || strcmp(g->ipv6, "proxy") == 0)
 		return true;
-	fprintf(stderr, "penstock: --ipv6 %s: drop or proxy\n", g->ipv6);
+	fprintf(stderr, "penstock rules: --ipv6 %s: drop or proxy\n", g->ipv6);
 	return false;
 }
 
 /* A --mode beside a file only says the same again. */
 static bool
-from_file(struct rules_spec *r, const struct given *g,
-    enum settings_mode mode, int *status)
+from_file(struct rules_spec *r, const struct given *g, int *status)
 {
 	const char *path = g->config != NULL ? g->config : VERB_CONFIG;
 	struct config *c;
@@ -197,40 +206,34 @@ from_file(struct rules_spec *r, const struct given *g,
 	}
 	rules_from_settings(r, &c->settings);
 	config_free(c);
-	if (g->mode == NULL || r->mode == mode)
+	if (g->mode == NULL || r->mode == g->mode_is)
 		return true;
 	*status = EXIT_CONFIG;
-	fprintf(stderr, "penstock: --mode %s: %s says %s\n", g->mode, path,
-	    settings_mode_word(r->mode));
+	fprintf(stderr, "penstock rules: --mode %s: %s says %s\n", g->mode,
+	    path, settings_mode_word(r->mode));
 	return false;
 }
 
 static bool
 spec_from(struct rules_spec *r, const struct given *g, int *status)
 {
-	enum settings_mode mode = MODE_SHARED;
 	char why[RULES_WHY_BYTES];
 
 	*status = EXIT_USAGE;
-	if (g->mode != NULL &&
-	    !settings_mode_parse(&mode, span_str(g->mode))) {
-		fprintf(stderr, "penstock: --mode %s: shared or gateway\n",
-		    g->mode);
-		return false;
-	}
 	if (g->config == NULL && g->mode != NULL) {
 		struct settings s;
 
-		settings_default(&s, mode);
+		settings_default(&s, g->mode_is);
 		rules_from_settings(r, &s);
-	} else if (!from_file(r, g, mode, status)) {
+	} else if (!from_file(r, g, status)) {
 		return false;
 	}
 	if (!overlay(r, g))
 		return false;
 	if (rules_valid(r, why, sizeof(why)))
 		return true;
-	fprintf(stderr, "penstock: rules: %s\n", why);
+	fprintf(stderr, "penstock rules: %s; the mode is %s\n", why,
+	    settings_mode_word(r->mode));
 	return false;
 }
 
@@ -261,7 +264,7 @@ run(const char *what, const struct rules_spec *r)
 	if (strcmp(what, "print") == 0) {
 		error = rules_text(r, text, sizeof(text));
 		if (error < 0) {
-			fprintf(stderr, "penstock: rules: more than fit\n");
+			fprintf(stderr, "penstock rules: more than fit\n");
 			return EXIT_FAILURE;
 		}
 		return fputs(text, stdout) < 0 || fflush(stdout) != 0 ?
@@ -274,6 +277,6 @@ run(const char *what, const struct rules_spec *r)
 	else
 		error = rules_remove(why, sizeof(why));
 	if (error != 0)
-		fprintf(stderr, "penstock: rules %s: %s\n", what, why);
+		fprintf(stderr, "penstock rules %s: %s\n", what, why);
 	return status_of(error);
 }

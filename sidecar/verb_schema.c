@@ -46,5 +46,5 @@ verb_schema(int argc, char **argv)
 		return print(schema_policy_begin, schema_policy_end);
 	if (strcmp(argv[optind], "config") == 0)
 		return print(schema_config_begin, schema_config_end);
-	return verb_usage(&v, EXIT_USAGE);
+	return verb_wrong(&v, "there is no schema %s", argv[optind]);
 }

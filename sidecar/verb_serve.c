@@ -14,13 +14,11 @@ static bool
 read_rules(const char *got, struct parent_options *o)
 {
 	o->rules_external = got != NULL;
-	if (got == NULL || strcmp(got, "external") == 0)
-		return true;
-	fprintf(stderr, "penstock serve: --rules %s: only external\n", got);
-	return false;
+	return got == NULL || strcmp(got, "external") == 0;
 }
 
-static bool
+/* The one that is none, or NULL. */
+static const char *
 read_risks(const char *const *got, size_t n, struct parent_options *o)
 {
 	for (size_t i = 0; i < n; i++)
@@ -29,17 +27,15 @@ read_risks(const char *const *got, size_t n, struct parent_options *o)
 		} else if (strcmp(got[i], "not-proven") == 0) {
 			o->accept_not_proven = true;
 		} else {
-			fprintf(stderr, "penstock serve: --accept-risk %s: "
-			    "only shared-segment or not-proven\n", got[i]);
-			return false;
+			return got[i];
 		}
-	return true;
+	return NULL;
 }
 
 int
 verb_serve(int argc, char **argv)
 {
-	const char *rules = NULL, *risks[RISKS_MAX];
+	const char *rules = NULL, *wrong, *risks[RISKS_MAX];
 	size_t n_risks = 0;
 	struct parent_options o = { 0 };
 	const struct verb_option options[] = {
@@ -63,8 +59,12 @@ verb_serve(int argc, char **argv)
 
 	if (rc != VERB_GO)
 		return rc;
-	if (!read_rules(rules, &o) || !read_risks(risks, n_risks, &o))
-		return verb_usage(&v, EXIT_USAGE);
+	if (!read_rules(rules, &o))
+		return verb_wrong(&v, "--rules %s: only external", rules);
+	wrong = read_risks(risks, n_risks, &o);
+	if (wrong != NULL)
+		return verb_wrong(&v, "--accept-risk %s: only shared-segment "
+		    "or not-proven", wrong);
 	if (o.config == NULL && getenv("RUNEWARD_EGRESS_POLICY") == NULL)
 		o.config = VERB_CONFIG;
 	return parent_run(&o);

@@ -131,8 +131,7 @@ verb_status(int argc, char **argv)
 		return rc;
 	rc = admin_client_get(a.admin, "/status", body);
 	if (rc != 200) {
-		fprintf(stderr, "penstock: %s: %s\n", a.admin,
-		    rc < 0 ? strerror(-rc) : "no status");
+		admin_client_say("status", a.admin, rc);
 		return EXIT_UNAVAILABLE;
 	}
 	if (a.json) {
@@ -141,7 +140,8 @@ verb_status(int argc, char **argv)
 	}
 	o = json_loads(body, JSON_REJECT_DUPLICATES, &err);
 	if (o == NULL) {
-		fprintf(stderr, "penstock: %s: %s\n", a.admin, err.text);
+		fprintf(stderr, "penstock status: %s: %s\n", a.admin,
+		    err.text);
 		return EXIT_UNAVAILABLE;
 	}
 	print_table(o);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sidecar/verb.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,9 +86,18 @@ print_where(const json_t *o)
 	if (strcmp(at, "-") == 0)
 		at = text(o, "original");
 	if (strcmp(at, "-") == 0 && port != 0)
-		printf(" :%lld", (long long)port);
+		printf(":%lld", (long long)port);
 	else
 		printf(" %s", at);
+}
+
+/* A record that is about no destination: the daemon's own words. */
+static void
+print_words(const json_t *o)
+{
+	printf("%.19s %-8s ", text(o, "time"), text(o, "kind"));
+	print_plain(text(o, "detail"));
+	putchar('\n');
 }
 
 static void
@@ -95,6 +105,10 @@ print_line(const json_t *o)
 {
 	const char *name = text(o, "name");
 
+	if (json_object_get(o, "verdict") == NULL) {
+		print_words(o);
+		return;
+	}
 	printf("%.19s %-8s %-5s %-16s ", text(o, "time"), text(o, "kind"),
 	    text(o, "verdict"), text(o, "reason"));
 	print_plain(name);
@@ -192,7 +206,9 @@ follow(struct asked *a, const char *path)
 	struct lines l = { .f = fopen(path, "re") };
 
 	if (l.f == NULL) {
-		perror(path);
+		fprintf(stderr, "penstock tail: %s: %s%s\n", path,
+		    strerror(errno), errno == ENOENT ? "; penstock serve "
+		    "makes it when it starts" : "");
 		return EXIT_UNAVAILABLE;
 	}
 	for (;;) {

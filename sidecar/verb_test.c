@@ -51,8 +51,7 @@ verb_test(int argc, char **argv)
 	if (err == -EINVAL)
 		problem_print(ps, stderr);
 	else if (err != 0)
-		fprintf(stderr, "penstock test: %s: %s\n", file,
-		    strerror(-err));
+		source_say("test", file, err);
 	for (i = 0; err == 0 && i < policy_cells(source_policy(s)); i++)
 		cell_test(s, i, &t);
 	problem_free(ps);
@@ -96,6 +95,38 @@ expect_met(const struct decide_at *at, const struct charter_expect *e,
 	return d->would == e->verdict;
 }
 
+/* "ID: ", or nothing where there is one cell alone. */
+static void
+cell_prefix(const struct policy *p, uint32_t cell, char *out, size_t size)
+{
+	struct cell_view v;
+
+	out[0] = '\0';
+	if (policy_cells(p) > 1 && policy_cell(p, cell, 0, &v))
+		(void)snprintf(out, size, "%.*s: ", (int)v.id.len,
+		    (const char *)v.id.data);
+}
+
+static void
+expect_test(const struct decide_at *at, const struct charter_expect *e,
+    struct tally *t)
+{
+	char cell[POLICY_ID_BYTES + 2], what[SHOWN_BYTES];
+	struct decision d;
+	bool met = expect_met(at, e, &d);
+
+	cell_prefix(at->policy, at->cell, cell, sizeof(cell));
+	t->n++;
+	t->failed += met ? 0 : 1;
+	printf("%sok %zu - %s%s %s", met ? "" : "not ", t->n, cell,
+	    verdict_word(e->verdict),
+	    span_print(span_str(e->what), what, sizeof(what)));
+	if (!met)
+		printf(" # %s:%u: %s: %s", e->at.file, e->at.line,
+		    verdict_word(d.would), reason_text(d.reason));
+	printf("\n");
+}
+
 static void
 cell_test(const struct source *s, uint32_t cell, struct tally *t)
 {
@@ -104,26 +135,11 @@ cell_test(const struct source *s, uint32_t cell, struct tally *t)
 	const struct charter *const *charters = NULL;
 	const struct charter_expect *e;
 	size_t i, k, n, n_charters;
-	char what[SHOWN_BYTES];
-	struct decision d;
 
 	n_charters = source_charters(s, cell, &charters);
 	for (i = 0; i < n_charters; i++) {
 		e = charter_expects(charters[i], &n);
-		for (k = 0; k < n; k++) {
-			bool met = expect_met(&at, &e[k], &d);
-
-			t->n++;
-			t->failed += met ? 0 : 1;
-			printf("%sok %zu - %s %s", met ? "" : "not ", t->n,
-			    verdict_word(e[k].verdict),
-			    span_print(span_str(e[k].what), what,
-			    sizeof(what)));
-			if (!met)
-				printf(" # %s:%u: %s: %s", e[k].at.file,
-				    e[k].at.line, verdict_word(d.would),
-				    reason_text(d.reason));
-			printf("\n");
-		}
+		for (k = 0; k < n; k++)
+			expect_test(&at, &e[k], t);
 	}
 }

@@ -85,7 +85,11 @@ what_is_no_verb_is_a_usage_error(void **state)
 	assert_int_equal(run("serve --rules none", out, sizeof(out)),
 	    EXIT_USAGE);
 	assert_int_equal(run("serve -c x y", out, sizeof(out)), EXIT_USAGE);
-	assert_int_equal(run("env", out, sizeof(out)), EXIT_USAGE);
+	assert_int_equal(run("explain", out, sizeof(out)), EXIT_USAGE);
+	assert_int_equal(run("schema none", out, sizeof(out)), EXIT_USAGE);
+	assert_int_equal(run("rules none", out, sizeof(out)), EXIT_USAGE);
+	assert_int_equal(run("rules remove --mode gatway", out, sizeof(out)),
+	    EXIT_USAGE);
 	assert_int_equal(run("token x", out, sizeof(out)), EXIT_USAGE);
 	assert_int_equal(run("version", out, sizeof(out)), 0);
 }

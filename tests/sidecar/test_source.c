@@ -142,7 +142,7 @@ explain_exits_0_for_allow_and_10_for_deny(void **state)
 	assert_int_equal(run(verb_explain, "-c", "penstock.yaml",
 	    "team.example", NULL), 0);
 	assert_int_equal(run(verb_explain, "-c", "penstock.yaml",
-	    "--cell=two", "team.example"), 2);
+	    "--cell=two", "team.example"), 69);
 	assert_int_equal(run(verb_explain, "-c", "old.yaml", "a b", NULL), 2);
 	assert_int_equal(run(verb_explain, "-c", "bad.yaml", "a.example",
 	    NULL), 78);

@@ -90,7 +90,7 @@ help_ends_with_success_and_wins(void **state)
 	(void)state;
 	assert_int_equal(verb_of("-h", "", "", ""), 0);
 	assert_int_equal(verb_of("--help", "A", "B", "C"), 0);
-	assert_int_equal(verb_usage(&verb, EXIT_USAGE), EXIT_USAGE);
+	assert_int_equal(verb_wrong(&verb, "x"), EXIT_USAGE);
 }
 
 static int

@@ -117,7 +117,14 @@ make_files(void **state)
 	    "'blake2b:" HEX_32 HEX_32 "'}}\n"
 	    "  - {id: 'a:b', policy: [p.yaml], from: {credential: "
 	    "'blake2b:" HEX_32 "00000000000000000000000000000001'}}\n");
+	write_file("cells.yaml", "version: 1\nmode: cooperative\ncells:\n"
+	    "  - {id: one, policy: [met.yaml], from: {cidr: 10.0.0.0/8}}\n"
+	    "  - {id: two, policy: [met.yaml], from: {cidr: 11.0.0.0/8}}\n");
+	write_file("only.yaml", "version: 1\nmode: cooperative\n"
+	    "cells: [{id: one, policy: [p.yaml]}]\n");
 	write_file("records.jsonl",
+	    "{\"time\":\"2026-01-01T00:00:00Z\",\"kind\":\"start\","
+	    "\"detail\":\"version=9\\u001b mode=shared\"}\n"
 	    "{\"time\":\"2026-01-01T00:00:00Z\",\"kind\":\"decision\","
 	    "\"verdict\":\"deny\",\"reason\":\"no_rule\",\"cell\":\"one\","
 	    "\"name\":\"x\\u001b[2J.example\",\"port\":443}\n"
@@ -134,7 +141,7 @@ remove_files(void **state)
 {
 	static const char *const names[] = { "p.yaml", "wide.yaml",
 	    "bad.yaml", "met.yaml", "unmet.yaml", "penstock.yaml",
-	    "env.yaml", "records.jsonl", "out", "err", "sock" };
+	    "env.yaml", "cells.yaml", "only.yaml", "records.jsonl", "out", "err", "sock" };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -154,10 +161,81 @@ check_says_what_would_run_and_what_is_wrong(void **state)
 	assert_non_null(strstr(out, "*.w.example.com matches "
 	    "a.w.example.com, not w.example.com"));
 	assert_int_equal(run(verb_check, "check -q wide.yaml"), 0);
-	assert_null(strstr(out, "cell"));
+	assert_string_equal(out, "");
+	assert_null(strstr(err, "good"));
+	/* what captures nothing is not shown as strict */
+	assert_int_equal(run(verb_check, "check env.yaml"), 0);
+	assert_non_null(strstr(out, "cell one: default deny, enforce "
+	    "cooperative, 2 rules"));
+	assert_null(strstr(out, "strict"));
 	assert_int_equal(run(verb_check, "check bad.yaml"), EXIT_CONFIG);
 	assert_non_null(strstr(err, "bad.yaml:6:"));
 	assert_int_equal(run(verb_check, "check none.yaml"), EXIT_FAILURE);
+	assert_non_null(strstr(err, "name a policy or a penstock.yaml"));
+}
+
+static void
+what_is_no_file_is_said_by_each_verb(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_check, "check ."), EXIT_FAILURE);
+	assert_non_null(strstr(err, "penstock check: .: Is a directory"));
+	assert_int_equal(run(verb_check, "check /dev/null"), EXIT_FAILURE);
+	assert_non_null(strstr(err, "no regular file"));
+	assert_int_equal(run(verb_test, "test ."), EXIT_FAILURE);
+	assert_non_null(strstr(err, "Is a directory"));
+	assert_int_equal(run(verb_explain, "explain -c . a.b"), EXIT_FAILURE);
+	assert_non_null(strstr(err, "Is a directory"));
+	assert_int_equal(run(verb_diff, "diff p.yaml ."), EXIT_FAILURE);
+	assert_non_null(strstr(err, "Is a directory"));
+	assert_int_equal(run(verb_status, "status -c ."), EXIT_CONFIG);
+	assert_non_null(strstr(err, "Is a directory"));
+	assert_int_equal(run(verb_status, "status -c none"), EXIT_CONFIG);
+	assert_non_null(strstr(err, "name the configuration with -c"));
+}
+
+static void
+a_wrong_command_line_is_told_what_is_wrong(void **state)
+{
+	static const struct {
+		int (*verb)(int, char **);
+		const char *words, *said;
+	} rows[] = {
+		{ verb_explain, "explain", "HOST[:PORT] is missing" },
+		{ verb_explain, "explain a.b 443", "\"443\" is one operand "
+		    "too many" },
+		{ verb_check, "check --quite", "--quite is not taken here" },
+		{ verb_check, "check -x p.yaml", "-x is not taken here" },
+		{ verb_check, "check --quiet=1", "--quiet=1 is not taken" },
+		{ verb_tail, "tail --once --cell", "--cell needs a value" },
+		{ verb_tail, "tail -c", "-c needs a value" },
+		{ verb_health, "health", "one of --live and --ready" },
+		{ verb_schema, "schema x\033[2J", "no schema x.[2J" },
+		{ verb_rules, "rules frob", "there is no task \"frob\"" },
+		{ verb_rules, "rules remove --mode gatway", "there is no mode "
+		    "\"gatway\"" },
+		{ verb_rules, "rules print -c env.yaml", "the mode is "
+		    "cooperative" },
+		{ verb_diff, "diff p.yaml penstock.yaml", "p.yaml is a "
+		    "policy and penstock.yaml a penstock.yaml" },
+		{ verb_diff, "diff env.yaml p.yaml", "p.yaml is a policy and "
+		    "env.yaml a penstock.yaml" },
+		{ verb_explain, "explain -c env.yaml a.b", "name one with "
+		    "--cell: one, two, t/a@b, a:b" },
+		{ verb_explain, "explain -c p.yaml http://a.b/", "no "
+		    "destination; write a name" },
+		{ verb_env, "env -c env.yaml", "name one with --cell: one, "
+		    "two, t/a@b, a:b" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		assert_int_equal(run(rows[i].verb, rows[i].words),
+		    EXIT_USAGE);
+		if (strstr(err, rows[i].said) == NULL)
+			fail_msg("no \"%s\" in: %s", rows[i].said, err);
+		assert_string_equal(out, "");
+	}
 }
 
 static void
@@ -178,7 +256,8 @@ explain_answers_by_its_exit_status(void **state)
 	assert_int_equal(run(verb_explain, "explain -c p.yaml a..b"),
 	    EXIT_USAGE);
 	assert_int_equal(run(verb_explain, "explain -c p.yaml --cell none "
-	    "a.example.com"), EXIT_USAGE);
+	    "a.example.com"), EXIT_UNAVAILABLE);
+	assert_non_null(strstr(err, "no cell \"none\"; there is policy\n"));
 	assert_int_equal(run(verb_explain, "explain -c bad.yaml a.b"),
 	    EXIT_CONFIG);
 }
@@ -190,6 +269,10 @@ test_counts_what_is_not_met(void **state)
 	assert_int_equal(run(verb_test, "test met.yaml"), 0);
 	assert_non_null(strstr(out, "ok 2 - deny b.example.com"));
 	assert_non_null(strstr(out, "1..2"));
+	/* the same expectation of two cells is told apart */
+	assert_int_equal(run(verb_test, "test cells.yaml"), 0);
+	assert_non_null(strstr(out, "ok 1 - one: allow a.example.com:443\n"));
+	assert_non_null(strstr(out, "ok 4 - two: deny b.example.com\n"));
 	assert_int_equal(run(verb_test, "test unmet.yaml"), EXIT_FAILURE);
 	assert_non_null(strstr(out, "not ok 2 - allow b.example.com"));
 	/* no expectation is not an expectation met */
@@ -230,9 +313,11 @@ env_names_the_listener_of_the_cell(void **state)
 	assert_int_equal(run(verb_env, ENV "two --format docker"), 0);
 	assert_non_null(strstr(out, "\nhttps_proxy=http://127.0.0.1:15081\n"));
 	assert_int_equal(run(verb_env, ENV "two --format yaml"), EXIT_USAGE);
-	assert_int_equal(run(verb_env, ENV "none"), EXIT_FAILURE);
+	assert_int_equal(run(verb_env, ENV "none"), EXIT_UNAVAILABLE);
 	assert_non_null(strstr(err, "there is one, two, t/a@b, a:b"));
-	assert_int_equal(run(verb_env, "env -c env.yaml"), EXIT_USAGE);
+	/* the only cell needs no name */
+	assert_int_equal(run(verb_env, "env -c only.yaml"), 0);
+	assert_non_null(strstr(out, "'http://127.0.0.1:15080'"));
 	assert_int_equal(run(verb_env, "env -c p.yaml --cell one"),
 	    EXIT_CONFIG);
 }
@@ -305,7 +390,9 @@ tail_shows_each_whole_record_and_no_raw_bytes(void **state)
 {
 	(void)state;
 	assert_int_equal(run(verb_tail, "tail --once -c penstock.yaml"), 0);
-	assert_non_null(strstr(out, "x.[2J.example :443 cell=one"));
+	assert_non_null(strstr(out, "x.[2J.example:443 cell=one"));
+	assert_non_null(strstr(out,
+	    "2026-01-01T00:00:00 start    version=9. mode=shared\n"));
 	assert_non_null(strstr(out, "192.0.2.1:443 cell=two"));
 	assert_non_null(strstr(out, "how=eof up=3 down=5"));
 	assert_null(strstr(out, "torn"));
@@ -320,7 +407,8 @@ tail_keeps_to_what_was_asked(void **state)
 	assert_int_equal(run(verb_tail, "tail --once --file records.jsonl "
 	    "--denied"), 0);
 	assert_null(strstr(out, "y.example"));
-	assert_non_null(strstr(out, ".example :443"));
+	assert_non_null(strstr(out, ".example:443"));
+	assert_null(strstr(out, "start"));
 	assert_int_equal(run(verb_tail, "tail --once --file records.jsonl "
 	    "--cell two --json"), 0);
 	assert_int_equal(out[0], '{');
@@ -343,6 +431,7 @@ tail_says_that_there_is_no_such_cell(void **state)
 	assert_non_null(strstr(err, "no record of that cell"));
 	assert_int_equal(run(verb_tail, "tail --once --file none.jsonl"),
 	    EXIT_UNAVAILABLE);
+	assert_non_null(strstr(err, "penstock serve makes it"));
 }
 
 /* ---- status and health, against an answer of ours ---- */
@@ -425,10 +514,14 @@ an_answer_that_is_none_is_no_status(void **state)
 	    "status --admin unix:sock"), EXIT_UNAVAILABLE);
 	assert_int_equal(run_against("garbage\r\n\r\n", verb_status,
 	    "status --admin unix:sock"), EXIT_UNAVAILABLE);
+	assert_non_null(strstr(err, "does not answer as penstock does"));
 	assert_int_equal(run(verb_status, "status --admin unix:gone"),
 	    EXIT_UNAVAILABLE);
+	assert_non_null(strstr(err, "no daemon answers at unix:gone: No such "
+	    "file or directory; does it run"));
 	assert_int_equal(run(verb_status, "status --admin nonsense"),
 	    EXIT_UNAVAILABLE);
+	assert_non_null(strstr(err, "write ADDRESS:PORT or unix:/PATH"));
 	assert_int_equal(run(verb_status, "status -c bad.yaml"),
 	    EXIT_CONFIG);
 }
@@ -457,6 +550,8 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(check_says_what_would_run_and_what_is_wrong),
+		cmocka_unit_test(what_is_no_file_is_said_by_each_verb),
+		cmocka_unit_test(a_wrong_command_line_is_told_what_is_wrong),
 		cmocka_unit_test(explain_answers_by_its_exit_status),
 		cmocka_unit_test(test_counts_what_is_not_met),
 		cmocka_unit_test(diff_tells_wider_from_narrower_and_from_failed),
