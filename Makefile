@@ -140,7 +140,8 @@ $(B)/tests/sidecar/../fault/test_malloc: LDFLAGS += \
 # As replay tests, with the engine's system calls under the test's hand.
 $(eval $(call replay_rules,../fault/test_io))
 $(B)/tests/replay/../fault/test_io: LDFLAGS += \
-	-Wl,--wrap=recv,--wrap=send,--wrap=splice,--wrap=accept4,--wrap=socket
+	-Wl,--wrap=recv,--wrap=send,--wrap=splice,--wrap=accept4,--wrap=socket \
+	-Wl,--wrap=connect,--wrap=pipe2,--wrap=shutdown
 
 $(B)/tests/proxy/test_listen: LDFLAGS += -Wl,--wrap=getsockopt \
 	-Wl,--wrap=getsockname,--wrap=conn_new,--wrap=account_turned_away

@@ -153,8 +153,10 @@ pass_end(struct side *from, struct side *to)
 	    buf_left(&to->out) > 0 || to->piped > 0)
 		return;
 	/* When this was the last direction the close says it. */
-	if (!to->eof || !from->shut)
-		shutdown(to->fd, SHUT_WR);
+	if ((!to->eof || !from->shut) && shutdown(to->fd, SHUT_WR) < 0) {
+		broken(to);	/* it is not told of an end: no FIN for both */
+		return;
+	}
 	to->shut = true;
 }
 

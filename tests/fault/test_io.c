@@ -18,7 +18,11 @@
 static _Thread_local bool ours;	/* a thread of the test */
 static atomic_uint calls, interrupt_each, cut_to;
 static atomic_int no_socket, no_accept;	/* the errno; 0: none */
+static atomic_int no_connect, no_pipe, no_shutdown;
 static atomic_uint accepts_to_fail;
+static atomic_uint fail_each;	/* with those three: of each so many calls
+				 * the last; 0: every one */
+static atomic_uint failures, wins;
 
 ssize_t __real_recv(int fd, void *data, size_t n, int flags);
 ssize_t __real_send(int fd, const void *data, size_t n, int flags);
@@ -26,12 +30,18 @@ ssize_t __real_splice(int in, off64_t *in_at, int to, off64_t *to_at,
     size_t n, unsigned flags);
 int __real_accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags);
 int __real_socket(int family, int type, int protocol);
+int __real_connect(int fd, const struct sockaddr *sa, socklen_t len);
+int __real_pipe2(int fd[2], int flags);
+int __real_shutdown(int fd, int how);
 ssize_t __wrap_recv(int fd, void *data, size_t n, int flags);
 ssize_t __wrap_send(int fd, const void *data, size_t n, int flags);
 ssize_t __wrap_splice(int in, off64_t *in_at, int to, off64_t *to_at,
     size_t n, unsigned flags);
 int __wrap_accept4(int fd, struct sockaddr *sa, socklen_t *len, int flags);
 int __wrap_socket(int family, int type, int protocol);
+int __wrap_connect(int fd, const struct sockaddr *sa, socklen_t len);
+int __wrap_pipe2(int fd[2], int flags);
+int __wrap_shutdown(int fd, int how);
 
 static bool
 interrupted(void)
@@ -129,11 +139,63 @@ __wrap_socket(int family, int type, int protocol)
 	    __real_socket(family, type, protocol);
 }
 
+/* The last of each fail_each calls. */
+static bool
+refused_now(atomic_int *why)
+{
+	if (*why == 0 || ours)
+		return false;
+	if (fail_each > 1 && (failures + wins + 1) % fail_each != 0) {
+		wins++;
+		return false;
+	}
+	failures++;
+	return refused(why);
+}
+
+int
+__wrap_connect(int fd, const struct sockaddr *sa, socklen_t len)
+{
+	return refused_now(&no_connect) ? -1 : __real_connect(fd, sa, len);
+}
+
+int
+__wrap_pipe2(int fd[2], int flags)
+{
+	return refused_now(&no_pipe) ? -1 : __real_pipe2(fd, flags);
+}
+
+int
+__wrap_shutdown(int fd, int how)
+{
+	return refused_now(&no_shutdown) ? -1 : __real_shutdown(fd, how);
+}
+
 static void
 calm(void)
 {
 	interrupt_each = cut_to = accepts_to_fail = 0;
-	no_socket = no_accept = 0;
+	no_socket = no_accept = no_connect = no_pipe = no_shutdown = 0;
+	fail_each = failures = wins = 0;
+}
+
+static unsigned
+open_files(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* The engine closes what it has ended a moment after it is seen to end. */
+static void
+no_file_is_left(unsigned before)
+{
+	for (unsigned i = 0; i < 100 && open_files() > before; i++)
+		usleep(10000);
+	assert_int_equal(open_files(), before);
 }
 
 /* ---- what must hold all the same ---- */
@@ -422,6 +484,218 @@ without_a_descriptor_a_client_is_reset_and_the_next_is_served(void **state)
 	stage_down();
 }
 
+static const char ask_allowed[] = "CONNECT allowed.test:443 HTTP/1.1\r\n"
+    "Host: allowed.test:443\r\n\r\n";
+
+/* One attempt while connect(2) fails: what it is told, and its reason. */
+static void
+refuse_connect(int why, enum reason reason)
+{
+	int fd = stage_connect(WANTED, 3128);
+	const struct record *r;
+	bool reset;
+
+	no_connect = why;
+	stage_send(fd, ask_allowed, sizeof(ask_allowed) - 1);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	if (memcmp(got, "HTTP/1.1 50", 11) != 0)
+		fail_msg("%s: %.40s", strerror(why), got);
+	assert_int_equal(stage_record(RECORD_DECISION)->verdict,
+	    VERDICT_ALLOW);
+	r = stage_record(RECORD_END);
+	assert_int_equal(r->reason, reason);
+	assert_int_equal(r->how, HOW_REFUSED);
+	assert_int_equal(r->bytes_up, 0);
+	close(fd);
+	no_connect = 0;
+}
+
+static void
+a_connect_that_fails_is_a_refusal_with_its_reason(void **state)
+{
+	static const struct {
+		int why;
+		enum reason reason;
+	} all[] = {
+		{ ECONNREFUSED, REASON_CONNECT_REFUSED },
+		{ ETIMEDOUT, REASON_CONNECT_TIMEOUT },
+		{ EMFILE, REASON_LIMIT_DESCRIPTORS },
+		{ ENFILE, REASON_LIMIT_DESCRIPTORS },
+		{ EINTR, REASON_UNREACHABLE }, { EPERM, REASON_UNREACHABLE },
+		{ EACCES, REASON_UNREACHABLE }, { EAGAIN, REASON_UNREACHABLE },
+		{ EADDRNOTAVAIL, REASON_UNREACHABLE },
+		{ ENOBUFS, REASON_UNREACHABLE },
+		{ ENETUNREACH, REASON_UNREACHABLE },
+	};
+	unsigned before;
+	int origin;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	origin = stage_listen(ORIGIN, 443);
+	before = open_files();
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		refuse_connect(all[i].why, all[i].reason);
+		assert_int_equal(failures, i + 1);
+		assert_int_equal(stage_accept(origin), -1);
+	}
+	no_file_is_left(before);
+	calm();
+	close(origin);
+	carry();
+	stage_down();
+}
+
+/* The first of two addresses cannot be dialled: the second is, and of three
+ * attempts one falls on each. */
+static void
+a_connect_that_fails_leaves_the_next_address(void **state)
+{
+	static const char ask[] = "CONNECT second.test:443 HTTP/1.1\r\n"
+	    "Host: second.test:443\r\n\r\n";
+	int a, b, fd, server;
+	unsigned before;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	stage_pin("second.test", "203.0.113.2");
+	stage_pin("second.test", "203.0.113.3");
+	a = stage_listen("203.0.113.2", 443);
+	b = stage_listen("203.0.113.3", 443);
+	before = open_files();
+	no_connect = ENETUNREACH;
+	fail_each = 3;
+	for (unsigned i = 0; i < 9; i++) {
+		fd = stage_connect(WANTED, 3128);
+		stage_send(fd, ask, sizeof(ask) - 1);
+		stage_read_head(fd, got, sizeof(got));
+		assert_memory_equal(got, "HTTP/1.1 200", 12);
+		server = stage_accept(a);
+		if (server < 0)
+			server = stage_accept(b);
+		assert_true(server >= 0);
+		assert_int_equal(stage_record(RECORD_DECISION)->verdict,
+		    VERDICT_ALLOW);
+		close(fd);
+		close(server);
+		stage_record(RECORD_END);
+	}
+	assert_true(failures >= 4);
+	no_file_is_left(before);
+	calm();
+	close(a);
+	close(b);
+	stage_down();
+}
+
+/* Then bytes are copied: none is lost, and none is left in a pipe. */
+static void
+without_a_pipe_bytes_are_copied(void **state)
+{
+	static const int whys[] = { EMFILE, ENFILE, ENOMEM };
+	unsigned before;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	before = open_files();
+	for (size_t i = 0; i < sizeof(whys) / sizeof(whys[0]); i++) {
+		calm();
+		no_pipe = whys[i];
+		carry();
+		assert_true(failures > 0);
+		no_file_is_left(before);
+	}
+	calm();
+	no_pipe = EMFILE;
+	for (fail_each = 2; fail_each <= 3; fail_each++)
+		carry();
+	calm();
+	stage_down();
+}
+
+/* An end that cannot be passed on: the flow is no whole one.  Who was not
+ * told of it ends it (then it was a reset), or nobody does (then it is idle). */
+static void
+end_unshut(int why, bool by_client, bool closes)
+{
+	size_t n = stage_hello("allowed.test", hello, sizeof(hello));
+	int origin = stage_listen(ORIGIN, 443), fd, server, first, other;
+	const struct record *r;
+
+	fd = stage_connect(WANTED, 443);
+	stage_send(fd, hello, n);
+	server = stage_accept(origin);
+	assert_true(server >= 0);
+	stage_expect(server, hello, n);
+	stage_send(server, flight, sizeof(flight));
+	stage_expect(fd, flight, sizeof(flight));
+	stage_send(fd, "more", 4);
+	stage_expect(server, "more", 4);
+	first = by_client ? fd : server;
+	other = by_client ? server : fd;
+	no_shutdown = why;
+	shutdown(first, SHUT_WR);
+	while (failures == 0)
+		usleep(1000);
+	if (closes)
+		shutdown(other, SHUT_WR);
+	r = stage_record(RECORD_END);
+	assert_int_equal(r->how, !closes ? HOW_CUT : by_client ?
+	    HOW_RESET_UPSTREAM : HOW_RESET_CLIENT);
+	assert_int_equal(r->reason, closes ? REASON_NONE : REASON_IDLE);
+	assert_int_equal(recv(first, got, sizeof(got), 0), -1);
+	assert_int_equal(errno, ECONNRESET);
+	calm();
+	close(fd);
+	close(server);
+	close(origin);
+}
+
+static void
+a_shutdown_that_fails_is_no_end_in_order(void **state)
+{
+	static const int whys[] = { ENOTCONN, ENOBUFS };
+	unsigned before;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	before = open_files();
+	for (size_t i = 0; i < sizeof(whys) / sizeof(whys[0]); i++) {
+		end_unshut(whys[i], true, true);
+		end_unshut(whys[i], false, true);
+		end_unshut(whys[i], true, false);
+	}
+	no_file_is_left(before);
+	carry();
+	stage_down();
+}
+
+/* What was to be read stays to be read, and the connection ends. */
+static void
+a_refusal_whose_shutdown_fails_is_read_all_the_same(void **state)
+{
+	static const char ask[] = "CONNECT denied.test:443 HTTP/1.1\r\n"
+	    "Host: denied.test:443\r\n\r\n";
+	unsigned before;
+	bool reset;
+	int fd;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	before = open_files();
+	fd = stage_connect(WANTED, 3128);
+	no_shutdown = ENOTCONN;
+	stage_send(fd, ask, sizeof(ask) - 1);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_memory_equal(got, "HTTP/1.1 403", 12);
+	assert_int_equal(failures, 1);
+	assert_int_equal(stage_record(RECORD_DECISION)->verdict, VERDICT_DENY);
+	close(fd);
+	no_file_is_left(before);
+	calm();
+	stage_down();
+}
+
 int
 main(void)
 {
@@ -437,6 +711,13 @@ main(void)
 		    an_accept_that_fails_for_long_is_tried_for_long),
 		cmocka_unit_test(
 		    without_a_descriptor_a_client_is_reset_and_the_next_is_served),
+		cmocka_unit_test(
+		    a_connect_that_fails_is_a_refusal_with_its_reason),
+		cmocka_unit_test(a_connect_that_fails_leaves_the_next_address),
+		cmocka_unit_test(without_a_pipe_bytes_are_copied),
+		cmocka_unit_test(a_shutdown_that_fails_is_no_end_in_order),
+		cmocka_unit_test(
+		    a_refusal_whose_shutdown_fails_is_read_all_the_same),
 	};
 
 	ours = true;
