@@ -62,7 +62,7 @@ LAYERS := policy ledger-client dns proxy sidecar
 policy_SRC := span host addr verdict problem yaml charter rules names cidr \
 	shadow build \
 	image policy decide
-ledger-client_SRC := log record emit count fold
+ledger-client_SRC := clock log record emit count fold
 dns_SRC := share message pin cache ask resolve way front front_tcp
 proxy_SRC := proxy limit buf side watch pipes listen conn name weigh account dial \
 	tunnel relay end forward \

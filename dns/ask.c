@@ -4,8 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "ledger-client/clock.h"
 
 #define READS_PER_WAKE 64u
 
@@ -31,15 +32,6 @@ struct ask {
 
 static void on_readable(evutil_socket_t fd, short what, void *arg);
 static void on_timer(evutil_socket_t fd, short what, void *arg);
-
-static int64_t
-now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
 
 static int
 attach(struct ask *a, int fd)
@@ -126,7 +118,7 @@ arm(struct ask *a)
 
 	if (a->first == NULL)
 		return true;
-	left = a->first->deadline_ms - now_ms();
+	left = a->first->deadline_ms - clock_mono_ms();
 	if (left > 0) {
 		tv.tv_sec = left / 1000;
 		tv.tv_usec = left % 1000 * 1000;
@@ -185,7 +177,7 @@ call_new(struct ask *a, const struct ask_question *q)
 	c->ask = a;
 	c->question = *q;
 	c->question.id = ++a->next_id;
-	c->deadline_ms = now_ms() + ASK_TIMEOUT_MS;
+	c->deadline_ms = clock_mono_ms() + ASK_TIMEOUT_MS;
 	c->prev = a->last;
 	*a->last = c;
 	a->last = &c->next;
@@ -297,7 +289,7 @@ on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct ask *a = arg;
 	struct ask_answer no = { 0 };
-	int64_t now = now_ms();
+	int64_t now = clock_mono_ms();
 	bool again = true;
 
 	(void)fd;

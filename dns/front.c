@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "dns/front_tcp.h"
 #include "dns/message.h"
 #include "dns/share.h"
 #include "dns/way.h"
+#include "ledger-client/clock.h"
 #include "ledger-client/fold.h"
 
 #define READS_PER_WAKE 64u
@@ -75,20 +75,11 @@ struct front {
 	uint8_t reply[MESSAGE_MAX_BYTES];
 };
 
-static int64_t
-clock_ms(clockid_t which)
-{
-	struct timespec ts;
-
-	clock_gettime(which, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static struct decide_at
 at(const struct front *f, uint32_t cell)
 {
 	return (struct decide_at){ .policy = f->policy, .cell = cell,
-	    .now_s = clock_ms(CLOCK_REALTIME) / 1000 };
+	    .now_s = clock_wall_us() / 1000000 };
 }
 
 /* ---- answering ---- */
@@ -327,7 +318,7 @@ static bool
 pin_answer(const struct waiting *w, const struct cache_answer *a)
 {
 	struct cell_view cell = { 0 };
-	int64_t now = clock_ms(CLOCK_MONOTONIC);
+	int64_t now = clock_mono_ms();
 
 	return policy_cell(w->front->policy, w->cell, 0, &cell) &&
 	    pin_add(w->front->parts.pins, cell.id, &w->question.name,

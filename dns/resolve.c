@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "dns/message.h"
+#include "ledger-client/clock.h"
 
 #define BUCKETS 1024u
 #define SOCKETS_MAX 64u	/* more than c-ares has: two a server */
@@ -52,15 +52,6 @@ struct resolve {
 	unsigned epoch;			/* of the servers */
 	bool closing;
 };
-
-static int64_t
-now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
 
 /* ---- c-ares on the event base ---- */
 
@@ -419,9 +410,9 @@ on_finish(evutil_socket_t fd, short what, void *arg)
 	/* memory may be there for the next one that asks */
 	if (answer.reason != REASON_LIMIT_MEMORY &&
 	    j->epoch == j->resolve->epoch)
-		cache_put(j->resolve->cache, &j->name, &answer, now_ms());
+		cache_put(j->resolve->cache, &j->name, &answer, clock_mono_ms());
 	/* the clamped time to live is what everybody is told */
-	if (!cache_get(j->resolve->cache, &j->name, now_ms(), &answer))
+	if (!cache_get(j->resolve->cache, &j->name, clock_mono_ms(), &answer))
 		answer.ttl_s = 1;
 	unlink_job(j);
 	while (j->first != NULL) {
@@ -483,7 +474,7 @@ bool
 resolve_cached(struct resolve *r, const struct host *name,
     struct cache_answer *out)
 {
-	return cache_get(r->cache, name, now_ms(), out);
+	return cache_get(r->cache, name, clock_mono_ms(), out);
 }
 
 struct resolve_call *

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "ledger-client/clock.h"
 
 #define RING_MAGIC 0x31474e4952534e50ull
 #define STATE_MAGIC 0x3145544154534e50ull
@@ -56,15 +57,6 @@ struct emit_reader {
 	uint64_t size, tail;
 	struct record copy;
 };
-
-static int64_t
-now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
 
 static int
 sealed(const char *name, size_t size)
@@ -288,7 +280,7 @@ fits(const struct emit *e, uint64_t need)
 static bool
 recorder_ok(const struct emit *e)
 {
-	int64_t age = now_ms() - atomic_load_explicit(&e->state->beat_ms,
+	int64_t age = clock_mono_ms() - atomic_load_explicit(&e->state->beat_ms,
 	    memory_order_relaxed);
 
 	return atomic_load_explicit(&e->state->ok, memory_order_relaxed) &&
@@ -490,5 +482,5 @@ void
 emit_state_beat(struct emit_state *s, bool ok)
 {
 	atomic_store(&s->ok, ok);
-	atomic_store(&s->beat_ms, now_ms());
+	atomic_store(&s->beat_ms, clock_mono_ms());
 }

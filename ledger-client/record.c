@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include "ledger-client/clock.h"
+
 #define RECORD_VERSION 1
 
 static const char *const kind_words[] = {
@@ -143,20 +145,11 @@ record_policy(struct record *r, const struct policy *p, uint32_t cell,
 	r->rule_line = v.line;
 }
 
-static int64_t
-clock_us(clockid_t which)
-{
-	struct timespec ts;
-
-	clock_gettime(which, &ts);
-	return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
-}
-
 void
 record_stamp(struct record *r)
 {
-	r->wall_us = clock_us(CLOCK_REALTIME);
-	r->mono_us = clock_us(CLOCK_MONOTONIC);
+	r->wall_us = clock_wall_us();
+	r->mono_us = clock_mono_us();
 }
 
 /* The numbers of the line are ones that every reader of JSON can hold. */

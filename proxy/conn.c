@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ledger-client/clock.h"
 #include "proxy/forward.h"
 #include "proxy/refuse.h"
 
@@ -40,10 +41,7 @@ static const struct {
 int64_t
 conn_now_ms(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+	return clock_mono_ms();
 }
 
 void
@@ -527,7 +525,6 @@ conn_make(struct listener *l, int fd, const struct endpoint *peer,
 {
 	struct proxy *p = l->proxy;
 	struct conn *c = calloc(1, sizeof(*c));
-	struct timespec ts;
 
 	if (c == NULL)
 		return NULL;
@@ -538,8 +535,7 @@ conn_make(struct listener *l, int fd, const struct endpoint *peer,
 		free(c);
 		return NULL;
 	}
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	c->opened_us = (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+	c->opened_us = clock_mono_us();
 	c->proxy = p;
 	side_open(&c->client, fd);
 	c->up.fd = -1;

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "ledger-client/clock.h"
 #include "proxy/http.h"
 #include "sidecar/role.h"
 
@@ -120,11 +120,7 @@ look(const struct admin *a)
 static bool
 is_live(const struct health *h)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000 -
-	    h->beat_ms < HEALTH_STALE_MS;
+	return clock_mono_ms() - h->beat_ms < HEALTH_STALE_MS;
 }
 
 static unsigned

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ledger-client/clock.h"
 #include "ledger-client/log.h"
 #include "sidecar/compile_role.h"
 
@@ -47,7 +48,7 @@ child_start(struct child *c)
 	}
 	c->fd = pair[0];
 	c->ready = false;
-	c->started_ms = parent_now_ms();
+	c->started_ms = clock_mono_ms();
 	if (!listen_to(c))
 		kill(c->pid, SIGKILL);
 	else
@@ -498,7 +499,7 @@ void
 child_ended(struct child *c, int status)
 {
 	struct parent *p = c->parent;
-	bool steady = c->ready && parent_now_ms() - c->started_ms > STEADY_MS;
+	bool steady = c->ready && clock_mono_ms() - c->started_ms > STEADY_MS;
 	pid_t pid = c->pid;
 
 	child_stop_event(c);

@@ -8,8 +8,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "ledger-client/clock.h"
 
 static int notify_fd = -1;
 
@@ -65,11 +66,9 @@ notify_status(const char *state, const char *fmt, ...)
 void
 notify_reloading(void)
 {
-	struct timespec t;
 	char text[80];
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
 	snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%lld\n",
-	    (long long)t.tv_sec * 1000000 + t.tv_nsec / 1000);
+	    (long long)clock_mono_us());
 	notify_send(text);
 }

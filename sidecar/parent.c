@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ledger-client/clock.h"
 #include "ledger-client/log.h"
 #include "proxy/proxy.h"
 #include "sidecar/confine.h"
@@ -138,15 +139,6 @@ open_config(struct parent *p)
 	log_line(LOG_ERROR_, "cannot open the configuration's directory "
 	    "dir=%s error=%s", dir, strerror(errno));
 	return -errno;
-}
-
-int64_t
-parent_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 void
@@ -589,7 +581,7 @@ static bool
 rules_stand(const struct parent *p)
 {
 	return !p->watched || p->phase < PHASE_SERVING || (p->rules_ok &&
-	    parent_now_ms() - p->rules_ms < RULES_STALE_MS);
+	    clock_mono_ms() - p->rules_ms < RULES_STALE_MS);
 }
 
 /* Once when they go and once when they are back; where nobody looks at them
@@ -619,7 +611,7 @@ void
 parent_rules(struct parent *p, const struct ipc_rules *r)
 {
 	p->rules_ok = r != NULL && r->ok != 0;
-	p->rules_ms = r != NULL ? parent_now_ms() : 0;
+	p->rules_ms = r != NULL ? clock_mono_ms() : 0;
 	if (r != NULL)
 		snprintf(p->rules_why, sizeof(p->rules_why), "%.*s",
 		    (int)sizeof(r->why) - 1, r->why);
@@ -673,7 +665,7 @@ static void
 write_health(struct parent *p)
 {
 	struct health h = {
-		.generation = p->generation, .beat_ms = parent_now_ms(),
+		.generation = p->generation, .beat_ms = clock_mono_ms(),
 		.started_s = p->started_s, .engines = p->n_engines,
 		.engines_ready = child_engines_ready(p),
 		.serving = p->phase == PHASE_SERVING,

@@ -9,7 +9,8 @@
 #include "sidecar/parent.h"
 #include "sidecar/role.h"
 
-/* Inside parent.c and its parts (child, shared, reload) only. */
+/* The state of the parent, for parent.c, child.c, shared.c and reload.c only:
+ * each holds it in turn, in one thread, and calls the others on. */
 
 /* In the order of life. */
 enum phase {
@@ -146,6 +147,5 @@ void parent_note(struct parent *p, enum record_kind kind, const char *fmt,
 void parent_rules(struct parent *p, const struct ipc_rules *r);
 /* Why it is not said to enforce; UNENFORCED_NOTHING: it does. */
 enum settings_unenforced parent_unenforced(const struct parent *p);
-int64_t parent_now_ms(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "dns/front.h"
+#include "ledger-client/clock.h"
 #include "ledger-client/log.h"
 #include "sidecar/role.h"
 
@@ -63,15 +64,6 @@ resolver_start(struct role *r)
 	return rc == 0 ? take_sockets(r, v) : rc;
 }
 
-static int64_t
-mono_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* A new table each time: the one before may have been left in mid-write. */
 static int
 make_pins(struct role *r, struct resolver *v)
@@ -81,7 +73,7 @@ make_pins(struct role *r, struct resolver *v)
 
 	rc = pin_create(&v->pins, PIN_NAMES_DEFAULT, &fd);
 	if (rc == 0 && before >= 0 && pin_open(&old, before) == 0) {
-		pin_copy(v->pins, old, mono_ms());
+		pin_copy(v->pins, old, clock_mono_ms());
 		pin_close(old);
 	}
 	if (before >= 0)
