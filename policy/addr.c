@@ -72,12 +72,13 @@ bit(const struct addr *a, unsigned i)
 	return (a->b[i / 8] >> (7 - i % 8)) & 1;
 }
 
+/* Decimal digits without zeros in front, of a number up to max < 100000. */
 static bool
-parse_bits(struct span s, unsigned max, unsigned *out)
+small_number(struct span s, unsigned max, unsigned *out)
 {
 	unsigned v = 0;
 
-	if (s.len == 0 || s.len > 3 || (s.len > 1 && s.data[0] == '0'))
+	if (s.len == 0 || s.len > 5 || (s.len > 1 && s.data[0] == '0'))
 		return false;
 	for (size_t i = 0; i < s.len; i++) {
 		if (s.data[i] < '0' || s.data[i] > '9')
@@ -86,6 +87,17 @@ parse_bits(struct span s, unsigned max, unsigned *out)
 	}
 	*out = v;
 	return v <= max;
+}
+
+bool
+addr_port(struct span s, uint16_t *out)
+{
+	unsigned v;
+
+	if (!small_number(s, 65535, &v) || v == 0)
+		return false;
+	*out = (uint16_t)v;
+	return true;
 }
 
 bool
@@ -102,7 +114,7 @@ prefix_parse(struct prefix *out, struct span text)
 	/* ::ffff:10.0.0.0/104 is written as 10.0.0.0/8 */
 	max = memchr(head.data, ':', head.len) == NULL ? 32 : 128;
 	bits = max;
-	if (slash != NULL && !parse_bits(span_of(slash + 1,
+	if (slash != NULL && !small_number(span_of(slash + 1,
 	    text.len - head.len - 1), max, &bits))
 		return false;
 	out->bits = (uint8_t)(bits + 128 - max);

@@ -69,6 +69,8 @@ bool prefix_has(const struct prefix *p, const struct addr *a);
 
 /* RFC 5952 text; IPv4 as dotted quad.  Returns out. */
 char *addr_text(const struct addr *a, char out[static ADDR_TEXT_BYTES]);
+/* Decimal, 1 to 65535, without zeros in front. */
+MUST_USE bool addr_port(struct span s, uint16_t *out);
 /* a.b.c.d:port or [v6]:port. */
 char *endpoint_text(const struct endpoint *e,
     char out[static ADDR_TEXT_BYTES]);

@@ -498,9 +498,7 @@ rule_flags(const struct rule *r)
 	return (r->verdict == VERDICT_ALLOW ? IMAGE_RULE_ALLOW : 0u) |
 	    (r->opaque ? IMAGE_RULE_OPAQUE : 0u) |
 	    (r->allow_private ? IMAGE_RULE_ALLOW_PRIVATE : 0u) |
-	    (r->report ? IMAGE_RULE_REPORT : 0u) |
-	    (r->n_patterns > 0 ? IMAGE_RULE_NAMES : 0u) |
-	    (r->has_prefix ? IMAGE_RULE_PREFIX : 0u);
+	    (r->report ? IMAGE_RULE_REPORT : 0u);
 }
 
 static void

@@ -390,23 +390,6 @@ list_begin(struct loading *l, const struct yaml_node *n, const char *what,
 	return NULL;
 }
 
-static bool
-port_parse(struct span s, uint16_t *out)
-{
-	uint32_t v = 0;
-	size_t i;
-
-	if (s.len == 0 || s.len > 5 || s.data[0] == '0')
-		return false;
-	for (i = 0; i < s.len; i++) {
-		if (s.data[i] < '0' || s.data[i] > '9')
-			return false;
-		v = v * 10 + (uint32_t)(s.data[i] - '0');
-	}
-	*out = (uint16_t)v;
-	return v <= 65535;
-}
-
 /* address, a.b.c.d:port or [v6]:port. */
 static bool
 resolver_parse(struct endpoint *out, struct span s)
@@ -428,7 +411,7 @@ resolver_parse(struct endpoint *out, struct span s)
 			return false;
 		if (at + 1 == s.len)
 			return true;
-		return s.data[at + 1] == ':' && port_parse(
+		return s.data[at + 1] == ':' && addr_port(
 		    span_of(s.data + at + 2, s.len - at - 2), &out->port);
 	}
 	sep = memchr(s.data, ':', s.len);
@@ -436,7 +419,7 @@ resolver_parse(struct endpoint *out, struct span s)
 		return false;
 	at = (size_t)(sep - s.data);
 	return addr_parse(&out->addr, span_of(s.data, at)) &&
-	    port_parse(span_of(sep + 1, s.len - at - 1), &out->port);
+	    addr_port(span_of(sep + 1, s.len - at - 1), &out->port);
 }
 
 static void

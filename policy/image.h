@@ -15,7 +15,7 @@
  * Cells with the same files share one rule set.
  */
 #define IMAGE_MAGIC UINT64_C(0x31474d494b545350)	/* "PSTKIMG1" */
-#define IMAGE_VERSION 1u
+#define IMAGE_VERSION 2u
 #define IMAGE_MAX_BYTES UINT32_C(0xfffffff0)
 #define IMAGE_PORT_BYTES 8192u		/* a bit for each port */
 #define IMAGE_PREFIXES_MAX CHARTER_PREFIXES_MAX
@@ -35,9 +35,7 @@ enum image_rule_flag {
 	IMAGE_RULE_OPAQUE = 2,
 	IMAGE_RULE_ALLOW_PRIVATE = 4,
 	IMAGE_RULE_REPORT = 8,
-	IMAGE_RULE_NAMES = 16,	/* names hosts */
-	IMAGE_RULE_PREFIX = 32,	/* names a prefix */
-	IMAGE_RULE_FLAGS = 63,
+	IMAGE_RULE_FLAGS = 15,
 };
 
 struct image_rule {

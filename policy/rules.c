@@ -581,23 +581,6 @@ subject_read(struct reading *rd, const struct yaml_node *map,
 /* ---- ports ---- */
 
 static bool
-port_number(struct span s, uint16_t *out)
-{
-	uint32_t v = 0;
-	size_t i;
-
-	if (s.len == 0 || s.len > 5 || s.data[0] == '0')
-		return false;
-	for (i = 0; i < s.len; i++) {
-		if (s.data[i] < '0' || s.data[i] > '9')
-			return false;
-		v = v * 10 + (uint32_t)(s.data[i] - '0');
-	}
-	*out = (uint16_t)v;
-	return v <= 65535;
-}
-
-static bool
 range_parse(const struct yaml_node *node, struct rule_ports *out)
 {
 	struct span s = node->text;
@@ -608,14 +591,14 @@ range_parse(const struct yaml_node *node, struct rule_ports *out)
 		return false;
 	dash = memchr(s.data, '-', s.len);
 	if (dash == NULL) {
-		if (!port_number(s, &out->lo))
+		if (!addr_port(s, &out->lo))
 			return false;
 		out->hi = out->lo;
 		return true;
 	}
 	left = (size_t)(dash - s.data);
-	return port_number(span_of(s.data, left), &out->lo) &&
-	    port_number(span_of(dash + 1, s.len - left - 1), &out->hi) &&
+	return addr_port(span_of(s.data, left), &out->lo) &&
+	    addr_port(span_of(dash + 1, s.len - left - 1), &out->hi) &&
 	    out->lo <= out->hi;
 }
 

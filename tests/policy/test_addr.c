@@ -137,6 +137,25 @@ a_socket_address_round_trips(void **state)
 	assert_false(endpoint_from_sockaddr(&back, &ss));
 }
 
+static void
+a_port_is_1_to_65535_and_has_one_form(void **state)
+{
+	static const char *const no[] = { "", "0", "00", "080", "65536",
+	    "70000", "100000", "4294967376", "-1", "+80", " 80", "80 ", "8a",
+	    "80/tcp" };
+	uint16_t port;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
+		assert_false(addr_port(span_str(no[i]), &port));
+	assert_true(addr_port(span_str("1"), &port));
+	assert_int_equal(port, 1);
+	assert_true(addr_port(span_str("443"), &port));
+	assert_int_equal(port, 443);
+	assert_true(addr_port(span_str("65535"), &port));
+	assert_int_equal(port, 65535);
+}
+
 int
 main(void)
 {
@@ -147,6 +166,7 @@ main(void)
 		cmocka_unit_test(B017_only_canonical_literals_are_addresses),
 		cmocka_unit_test(prefixes_are_strict_and_hold_what_they_say),
 		cmocka_unit_test(a_socket_address_round_trips),
+		cmocka_unit_test(a_port_is_1_to_65535_and_has_one_form),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
