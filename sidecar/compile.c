@@ -31,8 +31,8 @@ struct compile {
 	struct source *sources;
 	size_t n_sources;
 	struct config *config;
-	uint8_t *image, *bundle;
-	size_t image_len, bundle_len;
+	uint8_t *image;
+	size_t image_len;
 	uint8_t digest[POLICY_DIGEST_BYTES];
 	struct endpoint own[OWN_MAX];
 	size_t n_own;
@@ -42,7 +42,7 @@ struct compile {
 
 static int load_config(struct compile *c, struct problems *ps);
 static int load_charters(struct compile *c, struct problems *ps);
-static int make_bundle(struct compile *c);
+static void make_digest(struct compile *c);
 static int list_own(struct compile *c);
 static int need_own(struct compile *c, struct problems *ps);
 static int need_mode(struct compile *c, struct problems *ps);
@@ -90,7 +90,6 @@ compile_free(struct compile *c)
 	free(c->charters);
 	config_free(c->config);
 	free(c->image);
-	free(c->bundle);
 	free(c->name);
 	free(c);
 }
@@ -110,7 +109,7 @@ compile_run(struct compile *c, uint64_t generation, int64_t now_s,
 	if (rc == 0)
 		rc = need_resolvers(c, ps);
 	if (rc == 0)
-		rc = make_bundle(c);
+		make_digest(c);
 	if (rc == 0)
 		rc = need_own(c, ps);
 	if (rc == 0)
@@ -122,12 +121,6 @@ struct span
 compile_image(const struct compile *c)
 {
 	return span_of(c->image, c->image_len);
-}
-
-struct span
-compile_bundle(const struct compile *c)
-{
-	return span_of(c->bundle, c->bundle_len);
 }
 
 const uint8_t *
@@ -354,30 +347,35 @@ need_resolvers(struct compile *c, struct problems *ps)
 	return -EINVAL;
 }
 
-/* ---- the bundle: every byte that was read, with its name and length ---- */
+/* ---- the digest: of all that was read, with its names and lengths ---- */
 
-static int
-make_bundle(struct compile *c)
+static void
+hash_text(crypto_generichash_state *h, const char *text)
 {
-	FILE *f = open_memstream((char **)&c->bundle, &c->bundle_len);
-	bool bad;
+	crypto_generichash_update(h, (const uint8_t *)text, strlen(text));
+}
 
-	if (f == NULL)
-		return -ENOMEM;
-	fprintf(f, "penstock-bundle 1\n");
+static void
+make_digest(struct compile *c)
+{
+	crypto_generichash_state h;
+	char lengths[64];
+
+	crypto_generichash_init(&h, NULL, 0, sizeof(c->digest));
+	hash_text(&h, "penstock-bundle 1\n");
 	for (size_t i = 0; i < c->n_sources; i++) {
 		const struct source *s = &c->sources[i];
 
-		fprintf(f, "%zu %zu\n%s\n", strlen(s->name), s->len, s->name);
-		fwrite(s->bytes, 1, s->len, f);
-		fputc('\n', f);
+		snprintf(lengths, sizeof(lengths), "%zu %zu\n",
+		    strlen(s->name), s->len);
+		hash_text(&h, lengths);
+		hash_text(&h, s->name);
+		hash_text(&h, "\n");
+		crypto_generichash_update(&h, (const uint8_t *)s->bytes,
+		    s->len);
+		hash_text(&h, "\n");
 	}
-	bad = ferror(f) != 0;
-	if (fclose(f) != 0 || bad)
-		return -ENOMEM;
-	crypto_generichash(c->digest, sizeof(c->digest), c->bundle,
-	    c->bundle_len, NULL, 0);
-	return 0;
+	crypto_generichash_final(&h, c->digest, sizeof(c->digest));
 }
 
 /* ---- our own addresses, which nobody may dial through us ---- */

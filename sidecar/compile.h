@@ -29,14 +29,13 @@ void compile_free(struct compile *c);
 MUST_USE int compile_run(struct compile *c, uint64_t generation,
     int64_t now_s, struct problems *ps);
 
-/* After compile_run: the image, the sources in one text, their digest. */
+/* After compile_run: the image, and the digest of all sources. */
 struct span compile_image(const struct compile *c);
-struct span compile_bundle(const struct compile *c);
 const uint8_t *compile_digest(const struct compile *c);
 const struct config *compile_config(const struct compile *c);
 
 /* What the role tells the parent; descriptors: problems' text, and with
- * status 0 the image and the bundle. */
+ * status 0 the image. */
 struct ipc_compiled {
 	int32_t status;		/* 0 or -errno */
 	uint32_t errors, warnings;

@@ -116,7 +116,7 @@ report(struct compile *c, int status, struct problems *ps)
 		.errors = (uint32_t)problem_count(ps, PROBLEM_ERROR),
 		.warnings = (uint32_t)problem_count(ps, PROBLEM_WARNING),
 	};
-	int fds[3] = { problems_memfd(ps), -1, -1 };
+	int fds[2] = { problems_memfd(ps), -1 };
 	size_t n = 1;
 
 	if (fds[0] < 0)
@@ -124,10 +124,9 @@ report(struct compile *c, int status, struct problems *ps)
 	if (status == 0) {
 		out.used_env = compile_config(c)->used_env;
 		fds[1] = sealed("penstock-image", compile_image(c));
-		fds[2] = sealed("penstock-bundle", compile_bundle(c));
-		if (fds[1] < 0 || fds[2] < 0)
-			return -ENOMEM;
-		n = 3;
+		if (fds[1] < 0)
+			return fds[1];
+		n = 2;
 	}
 	return ipc_send(ROLE_PARENT_FD, IPC_COMPILED,
 	    span_of(&out, sizeof(out)), fds, n);

@@ -89,9 +89,9 @@ reload_compiled(struct parent *p, struct ipc_message *m)
 		return;
 	}
 	memcpy(&c, m->body, sizeof(c));
-	say_problems(p, m->fds[0], c.status != 0 || m->n_fds != 3);
+	say_problems(p, m->fds[0], c.status != 0 || m->n_fds != 2);
 	p->compile.ready = true;	/* it has answered */
-	if (c.status != 0 || m->n_fds != 3) {
+	if (c.status != 0 || m->n_fds != 2) {
 		snprintf(why, sizeof(why), "it did not compile, errors=%u",
 		    c.errors);
 		refuse(p, why);
