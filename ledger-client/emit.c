@@ -277,14 +277,18 @@ fits(const struct emit *e, uint64_t need)
 	return free_bytes(e) >= need + (left < need ? left : 0);
 }
 
+bool
+emit_recorder_lives(const struct emit *e)
+{
+	return clock_mono_ms() - atomic_load_explicit(&e->state->beat_ms,
+	    memory_order_relaxed) < EMIT_STALE_MS;
+}
+
 static bool
 recorder_ok(const struct emit *e)
 {
-	int64_t age = clock_mono_ms() - atomic_load_explicit(&e->state->beat_ms,
-	    memory_order_relaxed);
-
 	return atomic_load_explicit(&e->state->ok, memory_order_relaxed) &&
-	    age < EMIT_STALE_MS;
+	    emit_recorder_lives(e);
 }
 
 bool

@@ -13,6 +13,17 @@
 #include "ledger-client/clock.h"
 
 static int notify_fd = -1;
+static bool watched;
+
+static bool
+is_watched(void)
+{
+	const char *usec = getenv("WATCHDOG_USEC");
+	const char *pid = getenv("WATCHDOG_PID");
+
+	return usec != NULL && strtoll(usec, NULL, 10) > 0 &&
+	    (pid == NULL || strtoll(pid, NULL, 10) == getpid());
+}
 
 void
 notify_init(void)
@@ -24,6 +35,7 @@ notify_init(void)
 	if (n < 2 || n >= sizeof(sa.sun_path) ||
 	    (path[0] != '/' && path[0] != '@'))
 		return;
+	watched = is_watched();
 	memcpy(sa.sun_path, path, n);
 	if (path[0] == '@')
 		sa.sun_path[0] = '\0';
@@ -71,4 +83,17 @@ notify_reloading(void)
 	snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%lld\n",
 	    (long long)clock_mono_us());
 	notify_send(text);
+}
+
+bool
+notify_is_watched(void)
+{
+	return watched;
+}
+
+void
+notify_alive(void)
+{
+	if (watched)
+		notify_send("WATCHDOG=1");
 }

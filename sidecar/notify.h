@@ -2,6 +2,8 @@
 #ifndef SIDECAR_NOTIFY_H
 #define SIDECAR_NOTIFY_H
 
+#include "policy/span.h"
+
 /*
  * sd_notify(3) without its library: the state as one datagram to the socket
  * that NOTIFY_SOCKET names.  Does nothing without the variable, and never
@@ -17,5 +19,10 @@ void notify_status(const char *state, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* RELOADING=1 with its time. */
 void notify_reloading(void);
+/* True where the service manager ends a daemon that is not said to be alive
+ * (WATCHDOG_USEC, WATCHDOG_PID: the daemon's own process). */
+MUST_USE bool notify_is_watched(void);
+/* WATCHDOG=1: it is. */
+void notify_alive(void);
 
 #endif

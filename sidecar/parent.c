@@ -37,6 +37,7 @@ static void serving(struct parent *p);
 static void drain(struct parent *p);
 static bool rules_stand(const struct parent *p);
 static void write_health(struct parent *p);
+static void feed_watchdog(struct parent *p);
 
 int
 parent_run(const struct parent_options *o)
@@ -233,6 +234,7 @@ on_beat(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	write_health(arg);
+	feed_watchdog(arg);
 }
 
 static int
@@ -684,4 +686,36 @@ write_health(struct parent *p)
 		memcpy(h.digest, policy_digest(p->policy), sizeof(h.digest));
 	health_write(health, &h);
 	say_ready(p);		/* who hears it finds readyz say so */
+}
+
+/* What everything is denied without, so that a start anew costs nobody
+ * anything; NULL: all is there.  How long a start or an end takes has limits
+ * of its own. */
+static const char *
+missing(const struct parent *p)
+{
+	const struct child *recorder = &p->children[CHILD_RECORDER];
+
+	if (p->phase != PHASE_SERVING)
+		return NULL;
+	if (!recorder->ready || !emit_recorder_lives(p->emit))
+		return "the recorder does not turn";
+	if (!p->children[CHILD_RESOLVER].ready)
+		return "the resolver is away";
+	return child_engines_ready(p) > 0 ? NULL : "no engine serves";
+}
+
+static void
+feed_watchdog(struct parent *p)
+{
+	const char *why = missing(p);
+
+	if (!notify_is_watched())
+		return;
+	if (why == NULL)
+		notify_alive();
+	else if (why != p->starved)
+		log_line(LOG_ERROR_, "everything is denied: %s; the service "
+		    "manager ends the daemon if that lasts", why);
+	p->starved = why;
 }

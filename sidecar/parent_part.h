@@ -76,6 +76,7 @@ struct parent {
 	bool reload_again;
 	bool ready_due;			/* the service manager waits for it */
 	bool ready_told;		/* it was told so once */
+	const char *starved;		/* why its watchdog is not fed */
 
 	bool watched;			/* a warden compares the rules */
 	bool rules_ok, rules_told;	/* its last word; what was said */

@@ -705,6 +705,53 @@ reloads_in_a_row_are_ready_when_the_last_has_ended(void **state)
 	close(notify_fd);
 }
 
+/* A message each second, but for the first: it may be older. */
+static void
+expect_alive(void)
+{
+	while (recv(notify_fd, (char[1]){ 0 }, 1, MSG_DONTWAIT) >= 0)
+		continue;
+	expect_told("WATCHDOG=1");
+}
+
+static void
+expect_not_alive(void)
+{
+	char text[64];
+
+	pause_ms(1200);		/* a beat that was on its way */
+	while (recv(notify_fd, text, sizeof(text), MSG_DONTWAIT) >= 0)
+		continue;
+	pause_ms(1500);
+	assert_true(recv(notify_fd, text, sizeof(text), MSG_DONTWAIT) < 0);
+}
+
+static void
+the_watchdog_is_fed_while_there_is_what_a_decision_needs(void **state)
+{
+	(void)state;
+	setenv("WATCHDOG_USEC", "30000000", 1);
+	start_notified();
+	expect_told("READY=1");
+	expect_alive();
+	kill(role_pid("recorder", 0), SIGSTOP);
+	expect_not_alive();
+	expect_log("everything is denied: the recorder does not turn");
+	kill(role_pid("recorder", 0), SIGCONT);
+	expect_alive();
+	assert_int_equal(stop(), 0);
+	close(notify_fd);
+	/* somebody else's variables */
+	setenv("WATCHDOG_PID", "1", 1);
+	start_notified();
+	expect_told("READY=1");
+	expect_not_alive();
+	assert_int_equal(stop(), 0);
+	unsetenv("WATCHDOG_PID");
+	unsetenv("WATCHDOG_USEC");
+	close(notify_fd);
+}
+
 /* ---- around each ---- */
 
 int
@@ -731,6 +778,7 @@ main(void)
 		EACH(a_mode_that_nothing_checks_is_refused),
 		EACH(rules_of_somebody_else_s_are_not_said_to_enforce),
 		EACH(systemd_is_told),
+		EACH(the_watchdog_is_fed_while_there_is_what_a_decision_needs),
 		EACH(a_reload_that_cannot_be_started_is_refused_and_ends),
 		EACH(reloads_in_a_row_are_ready_when_the_last_has_ended),
 	};
