@@ -65,7 +65,7 @@ policy_SRC := span host addr verdict problem yaml charter rules names cidr \
 ledger-client_SRC := clock log record emit count fold
 dns_SRC := share message pin cache ask resolve way front front_tcp
 proxy_SRC := proxy limit buf side watch pipes listen conn name weigh account dial \
-	tunnel relay end forward \
+	tunnel relay end forward body \
 	hello ja4 flight http http_body http_write refuse
 sidecar_SRC := main config config_part settings role parent change child shared \
 	reload notify health beneath compile compile_role ipc sockets confine \

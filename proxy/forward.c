@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "proxy/body.h"
+
 #define INTERIM_MAX 64u		/* 1xx answers to one request; more are an
 				 * error of the server */
 #define ROUNDS 16u		/* for each wake-up */
@@ -244,14 +246,54 @@ forward_no_request(struct conn *c)
 		c->request--;
 }
 
+/* A head within the limit, from what waits.  One that comes whole is no
+ * smaller for it. */
+static enum parse
+parse_head(struct conn *c, struct http_request *rq, enum reason *why)
+{
+	const uint16_t port = c->inside ? c->port : c->original.port ?
+	    c->original.port : 80;
+	const size_t max = c->proxy->limits.head_bytes;
+	enum parse p = http_request_parse(buf_span(&c->in),
+	    &c->open->scanned, port, rq, why);
+
+	if ((p == PARSE_MORE && buf_left(&c->in) > max) ||
+	    (p == PARSE_DONE && rq->head_bytes > max)) {
+		*why = REASON_HEAD_TOO_LARGE;
+		return PARSE_BAD;
+	}
+	return p;
+}
+
+/* Shown before it is judged, so that a refusal tells of it. */
+static enum reason
+judge_head(struct conn *c, const struct http_request *rq)
+{
+	struct opening *o = c->open;
+	enum reason why = check_form(c, rq);
+
+	o->json = wants_json(rq);
+	o->head_only = rq->method == HTTP_HEAD;
+	o->minor = rq->minor;
+	show(c, rq);
+	if (why == REASON_NONE && c->via == VIA_HTTP)
+		why = find_cell(c, rq);
+	return why;
+}
+
+static void
+take_connect(struct conn *c)
+{
+	forward_free(c);
+	conn_close_up(c);
+	c->open->shown = SHOWN_CONNECT;
+	c->via = VIA_CONNECT;
+}
+
 enum parse
 forward_head(struct conn *c, enum reason *why)
 {
-	struct opening *o = c->open;
 	struct http_request rq;
-	uint16_t port = c->inside ? c->port : c->original.port ?
-	    c->original.port : 80;
-	const size_t max = c->proxy->limits.head_bytes;
 	enum parse p;
 
 	forward_begin(c);
@@ -262,29 +304,14 @@ forward_head(struct conn *c, enum reason *why)
 			return PARSE_BAD;
 		}
 	}
-	p = http_request_parse(buf_span(&c->in), &o->scanned, port, &rq, why);
-	/* One that comes whole is no smaller for it. */
-	if ((p == PARSE_MORE && buf_left(&c->in) > max) ||
-	    (p == PARSE_DONE && rq.head_bytes > max)) {
-		*why = REASON_HEAD_TOO_LARGE;
-		return PARSE_BAD;
-	}
+	p = parse_head(c, &rq, why);
 	if (p != PARSE_DONE)
 		return p;
-	o->json = wants_json(&rq);
-	o->head_only = rq.method == HTTP_HEAD;
-	o->minor = rq.minor;
-	*why = check_form(c, &rq);
-	show(c, &rq);
-	if (*why == REASON_NONE && c->via == VIA_HTTP)
-		*why = find_cell(c, &rq);
+	*why = judge_head(c, &rq);
 	if (*why != REASON_NONE)
 		return PARSE_BAD;
 	if (rq.method == HTTP_CONNECT) {
-		forward_free(c);
-		conn_close_up(c);
-		o->shown = SHOWN_CONNECT;
-		c->via = VIA_CONNECT;
+		take_connect(c);
 	} else if (take_request(c, &rq) < 0) {
 		*why = REASON_LIMIT_MEMORY;
 		return PARSE_BAD;
@@ -335,112 +362,18 @@ forward_dialled(struct conn *c)
 
 /* ---- RELAY ---- */
 
-/* How a body is walked, in one direction. */
-struct walk {
-	enum http_body kind;
-	uint64_t *left;
-	struct http_chunks *chunks;
-	bool *done;
-	bool bare;			/* it goes on without its chunks */
-};
-
-/* Of the bytes `used` belong to the body, and those in front, `pass` of them,
- * go on; false: what comes is no body. */
-struct walked {
-	size_t used, pass;
-};
-
-static bool
-walk_chunks(const struct walk *w, uint8_t *data, size_t len,
-    struct walked *out)
-{
-	enum parse p;
-
-	if (w->bare) {
-		p = http_chunks_strip(w->chunks, data, len, &out->used,
-		    &out->pass);
-	} else {
-		p = http_chunks_feed(w->chunks, span_of(data, len),
-		    &out->used);
-		out->pass = out->used;
-	}
-	*w->done = p == PARSE_DONE;
-	return p != PARSE_BAD;
-}
-
-static bool
-walk_body(const struct walk *w, uint8_t *data, size_t len, struct walked *out)
-{
-	if (w->kind == HTTP_BODY_CHUNKED)
-		return walk_chunks(w, data, len, out);
-	if (w->kind == HTTP_BODY_LENGTH) {
-		if (len > *w->left)
-			len = (size_t)*w->left;
-		*w->left -= len;
-		*w->done = *w->left == 0;
-	}
-	out->used = out->pass = len;
-	return true;
-}
-
-/* The part of the waiting bytes that is body goes to `out`: 1, or -EBADMSG
- * when it was no body, or -ENOMEM. */
-static ssize_t
-move_body(struct buf *from, struct buf *out, const struct walk *w)
-{
-	uint8_t *data = from->data + from->at;
-	struct walked got;
-
-	if (!walk_body(w, data, buf_left(from), &got))
-		return -EBADMSG;
-	if (buf_put(out, span_of(data, got.pass)) < 0)
-		return -ENOMEM;
-	buf_take(from, got.used);
-	return 1;
-}
-
-/*
- * The fast way, when nothing waits: through the buffer that all connections
- * share.  The number received, 0 at the end, -errno; -EBADMSG when it was no
- * body.  What the peer does not take at once waits in to->out.
- */
-static ssize_t
-pass_body(struct conn *c, struct side *from, struct side *to,
-    struct buf *rest, const struct walk *w)
-{
-	struct proxy *p = c->proxy;
-	struct walked got;
-	ssize_t n, sent;
-
-	n = side_recv(from, p->buffer, p->limits.copy_buffer_bytes);
-	if (n <= 0)
-		return n;
-	if (!walk_body(w, p->buffer, (size_t)n, &got))
-		return -EBADMSG;
-	sent = got.pass > 0 ? side_send(to, p->buffer, got.pass, false) : 0;
-	if (sent < 0)
-		sent = 0;	/* the next flush tells what is wrong */
-	to->sent += (uint64_t)sent;
-	if (buf_put(&to->out, span_of(p->buffer + sent,
-	    got.pass - (size_t)sent)) < 0 ||
-	    buf_put(rest, span_of(p->buffer + got.used,
-	    (size_t)n - got.used)) < 0)
-		return -ENOMEM;
-	return n;
-}
-
 /* The body of the request: what was read with the head first.  As
- * pass_body. */
+ * body_pass. */
 static ssize_t
 up_body(struct conn *c)
 {
 	struct forward *f = c->forward;
-	struct walk w = { f->up_body, &f->up_left, &f->up_chunks,
+	struct body b = { f->up_body, &f->up_left, &f->up_chunks,
 	    &f->up_done, false };
 
 	if (buf_left(&c->in) > 0)
-		return move_body(&c->in, &c->up.out, &w);
-	return pass_body(c, &c->client, &c->up, &c->in, &w);
+		return body_move(&b, &c->in, &c->up.out);
+	return body_pass(&b, c->proxy, &c->client, &c->up, &c->in);
 }
 
 /* Head and body upwards.  STEP_NEXT: the connection ended. */
@@ -628,12 +561,12 @@ static ssize_t
 down_body(struct conn *c)
 {
 	struct forward *f = c->forward;
-	struct walk w = { f->down_body, &f->down_left, &f->down_chunks,
+	struct body b = { f->down_body, &f->down_left, &f->down_chunks,
 	    &f->down_done, f->minor0 };
 
 	if (buf_left(&f->in) > 0)
-		return move_body(&f->in, &c->client.out, &w);
-	return pass_body(c, &c->up, &c->client, &f->in, &w);
+		return body_move(&b, &f->in, &c->client.out);
+	return body_pass(&b, c->proxy, &c->up, &c->client, &f->in);
 }
 
 /* A begun answer cannot be told of; it must not look whole. */
