@@ -4,92 +4,109 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define ALERT_UNEXPECTED_MESSAGE 10
 #define ALERT_HANDSHAKE_FAILURE 40
 #define ALERT_ACCESS_DENIED 49
 #define ALERT_DECODE_ERROR 50
 #define ALERT_INTERNAL_ERROR 80
 #define ALERT_UNRECOGNIZED_NAME 112
 
-struct answer {
-	unsigned status;
-	const char *error;	/* RFC 9209 2.3 */
+/* What a client is told. */
+enum told {
+	TELL_DENIED, TELL_PROHIBITED, TELL_LOOP, TELL_BAD, TELL_LARGE,
+	TELL_SLOW, TELL_METHOD, TELL_VERSION, TELL_EXPECTATION,
+	TELL_CREDENTIAL, TELL_DNS, TELL_DNS_SLOW, TELL_NO_SERVER,
+	TELL_SERVER_SLOW, TELL_UNREACHABLE, TELL_CLOSED, TELL_MALFORMED,
+	TELL_ANSWER_LARGE, TELL_ANSWER_SLOW, TELL_LIMIT, TELL_NOT_NOW,
+	TELL_FAILED
 };
 
-/* One line for each reason: no default, so that a new reason must say what
- * its client is told. */
+static const struct answer {
+	unsigned status;
+	const char *error;	/* RFC 9209 2.3 */
+} answers[] = {
+	[TELL_DENIED] = { 403, "http_request_denied" },
+	[TELL_PROHIBITED] = { 403, "destination_ip_prohibited" },
+	[TELL_LOOP] = { 403, "proxy_loop_detected" },
+	[TELL_BAD] = { 400, "http_request_error" },
+	[TELL_LARGE] = { 431, "http_request_error" },
+	[TELL_SLOW] = { 408, "http_request_error" },
+	[TELL_METHOD] = { 405, "http_request_error" },
+	[TELL_VERSION] = { 505, "http_request_error" },
+	[TELL_EXPECTATION] = { 417, "http_request_error" },
+	[TELL_CREDENTIAL] = { 407, "http_request_denied" },
+	[TELL_DNS] = { 502, "dns_error" },
+	[TELL_DNS_SLOW] = { 504, "dns_timeout" },
+	[TELL_NO_SERVER] = { 502, "connection_refused" },
+	[TELL_SERVER_SLOW] = { 504, "connection_timeout" },
+	[TELL_UNREACHABLE] = { 502, "destination_ip_unroutable" },
+	[TELL_CLOSED] = { 502, "connection_terminated" },
+	[TELL_MALFORMED] = { 502, "http_protocol_error" },
+	[TELL_ANSWER_LARGE] = { 502, "http_response_header_section_size" },
+	[TELL_ANSWER_SLOW] = { 504, "http_response_timeout" },
+	[TELL_LIMIT] = { 503, "connection_limit_reached" },
+	[TELL_NOT_NOW] = { 503, "proxy_internal_response" },
+	[TELL_FAILED] = { 500, "proxy_internal_error" },
+};
+
+/* By reason.  A new one that says here nothing of what its client is told does
+ * not compile. */
+enum {
+	FOR_NO_RULE = TELL_DENIED, FOR_RULE_DENY = TELL_DENIED,
+	FOR_NOT_PINNED = TELL_DENIED, FOR_NAMELESS = TELL_DENIED,
+	FOR_ADDRESS_LITERAL = TELL_DENIED, FOR_NO_SNI = TELL_DENIED,
+	FOR_ECH = TELL_DENIED, FOR_SNI_MISMATCH = TELL_DENIED,
+	FOR_HOST_MISMATCH = TELL_DENIED, FOR_SECOND_HELLO = TELL_DENIED,
+	FOR_OTHER_NAME = TELL_DENIED, FOR_PROTOCOL = TELL_DENIED,
+	FOR_NESTED_PROXY = TELL_DENIED, FOR_UNKNOWN_CELL = TELL_DENIED,
+	FOR_POLICY_CHANGED = TELL_DENIED, FOR_DNS_TYPE = TELL_DENIED,
+	FOR_RULE = TELL_DENIED, FOR_REPORT = TELL_DENIED,
+	FOR_NONE = TELL_DENIED,
+	FOR_CIDR_DENY = TELL_PROHIBITED, FOR_SPECIAL_USE = TELL_PROHIBITED,
+	FOR_PRIVATE_ADDRESS = TELL_PROHIBITED,
+	FOR_DNS_SPECIAL_USE = TELL_PROHIBITED,
+	FOR_OWN_LISTENER = TELL_LOOP,
+	FOR_NAME_MALFORMED = TELL_BAD, FOR_HELLO_MALFORMED = TELL_BAD,
+	FOR_HELLO_TOO_LARGE = TELL_BAD, FOR_HELLO_SSLV2 = TELL_BAD,
+	FOR_HELLO_NAMES = TELL_BAD, FOR_HELLO_INCOMPLETE = TELL_BAD,
+	FOR_NOT_TLS = TELL_BAD, FOR_HEAD_MALFORMED = TELL_BAD,
+	FOR_FRAMING = TELL_BAD, FOR_TARGET = TELL_BAD, FOR_UPGRADE = TELL_BAD,
+	FOR_DNS_MALFORMED = TELL_BAD,
+	FOR_HEAD_TOO_LARGE = TELL_LARGE,
+	FOR_HELLO_TIMEOUT = TELL_SLOW, FOR_HEAD_TIMEOUT = TELL_SLOW,
+	FOR_METHOD = TELL_METHOD,
+	FOR_VERSION = TELL_VERSION,
+	FOR_EXPECTATION = TELL_EXPECTATION,
+	FOR_AUTH_REQUIRED = TELL_CREDENTIAL, FOR_AUTH_FAILED = TELL_CREDENTIAL,
+	FOR_DNS_NXDOMAIN = TELL_DNS, FOR_DNS_NODATA = TELL_DNS,
+	FOR_DNS_SERVFAIL = TELL_DNS,
+	FOR_DNS_TIMEOUT = TELL_DNS_SLOW,
+	FOR_CONNECT_REFUSED = TELL_NO_SERVER,
+	FOR_CONNECT_TIMEOUT = TELL_SERVER_SLOW,
+	FOR_UNREACHABLE = TELL_UNREACHABLE,
+	FOR_UPSTREAM_CLOSED = TELL_CLOSED,
+	FOR_UPSTREAM_MALFORMED = TELL_MALFORMED,
+	FOR_UPSTREAM_HEAD_TOO_LARGE = TELL_ANSWER_LARGE,
+	FOR_UPSTREAM_TIMEOUT = TELL_ANSWER_SLOW,
+	FOR_LIMIT_TOTAL = TELL_LIMIT, FOR_LIMIT_CELL = TELL_LIMIT,
+	FOR_LIMIT_CLIENT = TELL_LIMIT, FOR_LIMIT_DESCRIPTORS = TELL_LIMIT,
+	FOR_LIMIT_MEMORY = TELL_LIMIT,
+	FOR_RESOLVER_UNAVAILABLE = TELL_NOT_NOW,
+	FOR_LEDGER_UNAVAILABLE = TELL_NOT_NOW,
+	FOR_POLICY_UNAVAILABLE = TELL_NOT_NOW, FOR_DRAINING = TELL_NOT_NOW,
+	FOR_ORIGINAL_DESTINATION = TELL_FAILED, FOR_IDLE = TELL_FAILED,
+	FOR_ENGINE_LOST = TELL_FAILED, FOR_INTERNAL = TELL_FAILED,
+};
+
+static const uint8_t told[REASON_COUNT] = {
+#define X(name, word, text) [REASON_##name] = FOR_##name,
+	REASON_LIST(X)
+#undef X
+};
+
 static struct answer
 answer_of(enum reason r)
 {
-	static const char denied[] = "http_request_denied";
-	static const char bad[] = "http_request_error";
-
-	switch (r) {
-	case REASON_NO_RULE: case REASON_RULE_DENY: case REASON_NOT_PINNED:
-	case REASON_NAMELESS: case REASON_ADDRESS_LITERAL:
-	case REASON_NO_SNI: case REASON_ECH: case REASON_SNI_MISMATCH:
-	case REASON_HOST_MISMATCH: case REASON_SECOND_HELLO:
-	case REASON_OTHER_NAME: case REASON_PROTOCOL:
-	case REASON_NESTED_PROXY: case REASON_UNKNOWN_CELL:
-	case REASON_POLICY_CHANGED: case REASON_DNS_TYPE:
-	case REASON_RULE: case REASON_REPORT: case REASON_NONE:
-		return (struct answer){ 403, denied };
-	case REASON_CIDR_DENY: case REASON_SPECIAL_USE:
-	case REASON_PRIVATE_ADDRESS: case REASON_DNS_SPECIAL_USE:
-		return (struct answer){ 403, "destination_ip_prohibited" };
-	case REASON_OWN_LISTENER:
-		return (struct answer){ 403, "proxy_loop_detected" };
-	case REASON_NAME_MALFORMED: case REASON_HELLO_MALFORMED:
-	case REASON_HELLO_TOO_LARGE: case REASON_HELLO_SSLV2:
-	case REASON_HELLO_NAMES: case REASON_HELLO_INCOMPLETE:
-	case REASON_NOT_TLS: case REASON_HEAD_MALFORMED:
-	case REASON_FRAMING: case REASON_TARGET: case REASON_UPGRADE:
-	case REASON_DNS_MALFORMED:
-		return (struct answer){ 400, bad };
-	case REASON_HEAD_TOO_LARGE:
-		return (struct answer){ 431, bad };
-	case REASON_HELLO_TIMEOUT: case REASON_HEAD_TIMEOUT:
-		return (struct answer){ 408, bad };
-	case REASON_METHOD:
-		return (struct answer){ 405, bad };
-	case REASON_VERSION:
-		return (struct answer){ 505, bad };
-	case REASON_EXPECTATION:
-		return (struct answer){ 417, bad };
-	case REASON_AUTH_REQUIRED: case REASON_AUTH_FAILED:
-		return (struct answer){ 407, denied };
-	case REASON_DNS_NXDOMAIN: case REASON_DNS_NODATA:
-	case REASON_DNS_SERVFAIL:
-		return (struct answer){ 502, "dns_error" };
-	case REASON_DNS_TIMEOUT:
-		return (struct answer){ 504, "dns_timeout" };
-	case REASON_CONNECT_REFUSED:
-		return (struct answer){ 502, "connection_refused" };
-	case REASON_CONNECT_TIMEOUT:
-		return (struct answer){ 504, "connection_timeout" };
-	case REASON_UNREACHABLE:
-		return (struct answer){ 502, "destination_ip_unroutable" };
-	case REASON_UPSTREAM_CLOSED:
-		return (struct answer){ 502, "connection_terminated" };
-	case REASON_UPSTREAM_MALFORMED:
-		return (struct answer){ 502, "http_protocol_error" };
-	case REASON_UPSTREAM_HEAD_TOO_LARGE:
-		return (struct answer){ 502,
-		    "http_response_header_section_size" };
-	case REASON_UPSTREAM_TIMEOUT:
-		return (struct answer){ 504, "http_response_timeout" };
-	case REASON_LIMIT_TOTAL: case REASON_LIMIT_CELL:
-	case REASON_LIMIT_CLIENT: case REASON_LIMIT_DESCRIPTORS:
-	case REASON_LIMIT_MEMORY:
-		return (struct answer){ 503, "connection_limit_reached" };
-	case REASON_RESOLVER_UNAVAILABLE: case REASON_LEDGER_UNAVAILABLE:
-	case REASON_POLICY_UNAVAILABLE: case REASON_DRAINING:
-		return (struct answer){ 503, "proxy_internal_response" };
-	case REASON_ORIGINAL_DESTINATION: case REASON_IDLE:
-	case REASON_ENGINE_LOST: case REASON_INTERNAL: case REASON_COUNT:
-		return (struct answer){ 500, "proxy_internal_error" };
-	}
-	return (struct answer){ 500, "proxy_internal_error" };
+	return answers[r < REASON_COUNT ? told[r] : TELL_FAILED];
 }
 
 unsigned
