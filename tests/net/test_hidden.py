@@ -2,13 +2,12 @@
 """A name that comes late or hidden: in the second ClientHello after a real
 HelloRetryRequest, and inside an encrypted one (ECH)."""
 import os
-import shutil
 import subprocess
 
 import pytest
 
 from cases import Case, check_pair, reached
-from lab import HERE, POLICY
+from lab import HERE, POLICY, PYTHON
 
 RETRY = "203.0.113.14"        # takes shares of P-384 alone
 HIDING = "203.0.113.15"       # speaks ECH
@@ -97,40 +96,19 @@ def test_ech_as_browsers_send_it_to_everybody(lab, mode):
         lab.down()
 
 
-def go():
-    """A Go that speaks ECH on both sides (1.24), or None."""
-    for at in (shutil.which("go"), "/usr/local/go/bin/go"):
-        if at is None or not os.path.exists(at):
-            continue
-        said = subprocess.run([at, "env", "GOVERSION"], text=True,
-                              capture_output=True).stdout.strip()
-        major, _, minor = said.removeprefix("go").partition(".")
-        if major == "1" and int(minor.split(".")[0]) >= 24:
-            return at
-    return None
-
-
-GO = go()
-
-
 @pytest.fixture(scope="module")
 def hiding(lab):
-    """A real ECH server, and the program that is its client too."""
-    binary, config = lab.dir + "/ech", lab.dir + "/ech.config"
-    subprocess.run([GO, "build", "-o", binary, HERE + "/ech.go"], check=True,
-                   env={**os.environ, "GOTOOLCHAIN": "local",
-                        "GOPROXY": "off", "GO111MODULE": "off"})
-    server = lab.start("world", binary, "serve", HIDING + ":443",
-                       "outer.test", config, lab.dir,
-                       stdout=subprocess.PIPE)
+    """A real ECH server, and the client that hides a name in its hello."""
+    ech, config = os.path.join(HERE, "ech.py"), lab.dir + "/ech.config"
+    server = lab.start("world", PYTHON, ech, "serve", HIDING, "outer.test",
+                       config, lab.dir, stdout=subprocess.PIPE)
     assert server.stdout.readline() == b"ready\n"
-    yield lambda lab: lab.agent(binary, "ask", HIDING + ":443", "evil.test",
+    yield lambda lab: lab.agent(PYTHON, ech, "ask", HIDING, "evil.test",
                                 config)
     lab.stop(server)
 
 
-# Where no such Go is, the hellos above stand for it.
-@pytest.mark.parametrize("mode", ["gateway", "shared"] if GO else [])
+@pytest.mark.parametrize("mode", ["gateway", "shared"])
 def test_ech_that_truly_hides_a_name(lab, hiding, mode):
     inner = "reached evil.test ech true"
     lab.unguarded(mode)

@@ -158,8 +158,8 @@ def hello(name, group, share, fixed, more):
 
 
 class Peer:
-    def __init__(self, address):
-        self.s = socket.create_connection((address, 443), 5)
+    def __init__(self, s):
+        self.s = s
         self.s.settimeout(6)
         self.f = self.s.makefile("rb")
         self.keys = None
@@ -203,13 +203,42 @@ def extension(server_hello, kind):
     return b""
 
 
+def finished(secret, said):
+    check = hmac.digest(expand(secret, b"finished", b"", 32),
+                        hashlib.sha256(said).digest(), "sha256")
+    return b"\x14" + sized(3, check)
+
+
+def finish(peer, said, shared, host):
+    """From the ServerHello to the end, with a request for / of the host."""
+    none = bytes(32)
+    early = derive(extract(none, none), b"derived", b"")
+    hand = extract(early, shared)
+    ours = derive(hand, b"c hs traffic", said)
+    peer.keys = Keys(derive(hand, b"s hs traffic", said))
+    while said[-36:-32] != b"\x14\0\0\x20":         # Finished
+        said += peer.message()
+    top = extract(derive(hand, b"derived", b""), none)
+    out = Keys(derive(top, b"c ap traffic", said))
+    peer.keys = Keys(derive(top, b"s ap traffic", said))
+    peer.s.sendall(Keys(ours).seal(22, finished(ours, said)))
+    peer.s.sendall(out.seal(23, b"GET / HTTP/1.1\r\nHost: %s\r\n"
+                            b"Connection: close\r\n\r\n" % host.encode()))
+    got = b""
+    while b"reached" not in got or not got.endswith(b"\n"):
+        kind, data = peer.record()
+        if kind == 23:
+            got += data
+    print(got.decode())
+
+
 def main(address, first, second, *options):
     more = b""
     if "ech" in options:
         more = ext(0xfe0d, b"\0\0\1\0\1" + os.urandom(1) +
                    sized(2, os.urandom(32)) + sized(2, os.urandom(208)))
     fixed = os.urandom(32), os.urandom(32)
-    peer = Peer(address)
+    peer = Peer(socket.create_connection((address, 443), 5))
     one = hello(first, X25519, os.urandom(32), fixed, more)
     peer.say(one)
     retry = peer.message()
@@ -228,27 +257,7 @@ def main(address, first, second, *options):
     said += answer
     theirs = extension(answer, 51)[5:]
     theirs = tuple(int.from_bytes(theirs[i:i + 48], "big") for i in (0, 48))
-    none = bytes(32)
-    early = derive(extract(none, none), b"derived", b"")
-    hand = extract(early, times(secret, theirs)[0].to_bytes(48, "big"))
-    ours = derive(hand, b"c hs traffic", said)
-    peer.keys = Keys(derive(hand, b"s hs traffic", said))
-    while said[-36:-32] != b"\x14\0\0\x20":         # Finished
-        said += peer.message()
-    top = extract(derive(hand, b"derived", b""), none)
-    check = hmac.digest(expand(ours, b"finished", b"", 32),
-                        hashlib.sha256(said).digest(), "sha256")
-    out = Keys(derive(top, b"c ap traffic", said))
-    peer.keys = Keys(derive(top, b"s ap traffic", said))
-    peer.s.sendall(Keys(ours).seal(22, b"\x14" + sized(3, check)))
-    peer.s.sendall(out.seal(23, b"GET / HTTP/1.1\r\nHost: %s\r\n"
-                            b"Connection: close\r\n\r\n" % second.encode()))
-    got = b""
-    while b"reached" not in got or not got.endswith(b"\n"):
-        kind, data = peer.record()
-        if kind == 23:
-            got += data
-    print(got.decode())
+    finish(peer, said, times(secret, theirs)[0].to_bytes(48, "big"), second)
 
 
 if __name__ == "__main__":
