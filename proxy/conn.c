@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -227,11 +228,33 @@ conn_cut(struct conn *c, enum record_how how, enum reason why)
 
 /* ---- events ---- */
 
+/* Input that nobody wants, while there is more already: its peer is slower.
+ * Each segment would wake us until it has caught up. */
+static void
+hush(struct conn *c, struct side *s, unsigned tag)
+{
+	if (!s->deaf)
+		s->deaf = watch_input(c->proxy->watch, s->fd, c, tag,
+		    false) == 0;
+}
+
+static void
+hear(struct conn *c, struct side *s, unsigned tag)
+{
+	if (!s->deaf || s->readable || !(s->want & SIDE_READ))
+		return;
+	s->deaf = false;
+	/* It can only fail for a socket that is not there. */
+	if (watch_input(c->proxy->watch, s->fd, c, tag, true) < 0)
+		s->readable = true;
+}
+
 void
 conn_edge(void *owner, unsigned tag, uint32_t events)
 {
 	struct conn *c = owner;
 	struct side *s = tag == TAG_CLIENT ? &c->client : &c->up;
+	bool more = s->readable && (events & EPOLLIN);
 
 	if (c->is_gone)
 		return;
@@ -239,6 +262,8 @@ conn_edge(void *owner, unsigned tag, uint32_t events)
 		dial_edge(c, tag - TAG_TRY, events);
 	else if (side_edge(s, events))
 		conn_run(c);
+	else if (more)
+		hush(c, s, tag);
 }
 
 static void
@@ -355,6 +380,8 @@ conn_arm(struct conn *c)
 {
 	c->client.want = (uint8_t)client_wants(c);
 	c->up.want = (uint8_t)up_wants(c);
+	hear(c, &c->client, TAG_CLIENT);
+	hear(c, &c->up, TAG_TRY);	/* any but the client's */
 	if (side_can(&c->client) || side_can(&c->up))
 		go_on(c);
 	arm_time(c);

@@ -15,7 +15,7 @@ side_open(struct side *s, int fd)
 {
 	s->fd = fd;
 	s->readable = s->writable = true;
-	s->doubtful = s->ending = false;
+	s->doubtful = s->ending = s->deaf = false;
 	s->want = 0;
 }
 

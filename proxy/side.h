@@ -22,6 +22,7 @@ struct side {
 	bool writable;			/* a write may find room */
 	bool doubtful;			/* a short read may not be the last */
 	bool ending;			/* its end is behind what is unread */
+	bool deaf;			/* to input, until it is wanted */
 	bool eof;			/* nothing more comes from it */
 	bool reset;			/* its peer has reset it */
 	bool shut;			/* we have ended our direction */

@@ -87,16 +87,32 @@ watch_free(struct watch *w)
 	free(w);
 }
 
+/* Urgent data is input: a read stops short of it (see side_recv), and the
+ * kernel wakes whoever waits for either. */
+#define INPUT (EPOLLIN | EPOLLPRI)
+
+static int
+control(struct watch *w, int op, int fd, uint64_t packed, uint32_t input)
+{
+	struct epoll_event e = {
+		.events = input | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+		.data.u64 = packed,
+	};
+
+	return epoll_ctl(w->fd, op, fd, &e) < 0 ? -errno : 0;
+}
+
 int
 watch_add(struct watch *w, int fd, void *owner, unsigned tag)
 {
-	/* Urgent data: a read stops short of it (see side_recv). */
-	struct epoll_event e = {
-		.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET,
-		.data.u64 = pack(owner, tag),
-	};
+	return control(w, EPOLL_CTL_ADD, fd, pack(owner, tag), INPUT);
+}
 
-	return epoll_ctl(w->fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+int
+watch_input(struct watch *w, int fd, void *owner, unsigned tag, bool on)
+{
+	return control(w, EPOLL_CTL_MOD, fd, pack(owner, tag),
+	    on ? INPUT : 0);
 }
 
 bool

@@ -11,7 +11,8 @@
  * The sockets of all connections of an engine: an epoll instance of their
  * own, which the event loop holds as one descriptor.  Each socket is added
  * once, for both directions and edge-triggered, and leaves with its close:
- * one system call for its whole life, and no memory per socket.  In return
+ * one system call for its whole life (two more each time that its input is
+ * turned off), and no memory per socket.  In return
  * its owner must remember what an edge said until EAGAIN (struct side).
  *
  * A process that has one must not fork: a socket that a child holds too would
@@ -36,6 +37,11 @@ void watch_free(struct watch *w);
 /* Until fd is closed.  `owner` is aligned to WATCH_TAGS (malloc is), `tag`
  * below it.  0, or -errno: -ENOMEM, -ENOSPC (max_user_watches). */
 MUST_USE int watch_add(struct watch *w, int fd, void *owner, unsigned tag);
+
+/* No edges for input, or again, with one for what came meanwhile; the end and
+ * errors are told all the while.  As watch_add. */
+MUST_USE int watch_input(struct watch *w, int fd, void *owner, unsigned tag,
+    bool on);
 
 /* Within a turn: between the first call of `seen` and `over`. */
 bool watch_turning(const struct watch *w);

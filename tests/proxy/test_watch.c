@@ -100,6 +100,38 @@ an_owner_hears_his_tag_and_each_edge_once(void **state)
 	assert_int_equal(o.calls, 3);
 }
 
+static void
+input_that_is_not_wanted_wakes_nobody_and_is_told_later(void **state)
+{
+	struct owner o = { 0 };
+	int fd[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0,
+	    fd), 0);
+	assert_int_equal(watch_add(watch, fd[0], &o, 5), 0);
+	loop();
+	assert_int_equal(watch_input(watch, fd[0], &o, 6, false), 0);
+	loop();
+	o.calls = 0;
+	assert_int_equal(write(fd[1], "a", 1), 1);
+	loop();
+	assert_int_equal(o.calls, 0);
+	assert_int_equal(watch_input(watch, fd[0], &o, 5, true), 0);
+	loop();
+	assert_int_equal(o.calls, 1);
+	assert_int_equal(o.tag, 5);
+	assert_true(o.events & EPOLLIN);
+	/* the end is told all the while */
+	assert_int_equal(watch_input(watch, fd[0], &o, 5, false), 0);
+	shutdown(fd[1], SHUT_WR);
+	loop();
+	assert_true(o.events & EPOLLRDHUP);
+	assert_int_equal(watch_input(watch, -1, &o, 0, false), -EBADF);
+	close(fd[0]);
+	close(fd[1]);
+}
+
 /* More than one turn takes: nobody is left out. */
 static void
 many_are_all_heard(void **state)
@@ -139,6 +171,7 @@ main(void)
 #define UP(t) cmocka_unit_test_setup_teardown(t, up, down)
 	const struct CMUnitTest tests[] = {
 		UP(an_owner_hears_his_tag_and_each_edge_once),
+		UP(input_that_is_not_wanted_wakes_nobody_and_is_told_later),
 		UP(many_are_all_heard),
 		UP(what_cannot_be_watched_is_said),
 	};
