@@ -207,6 +207,22 @@ def test_connections_of_one_cell(lab, three):
         assert reached(get(lab, other))
 
 
+def test_places_of_a_dead_engine_are_its_cells_again(lab, three):
+    first, second, other = three
+    up_two(lab, "connections: 8, per_cell: 3")
+    with Held(lab, 3, first) as held:
+        assert held.open == 3
+        turned_away(lab, second, "limit_cell")
+        assert reached(get(lab, other))
+        for pid in pids(lab, "engine"):
+            os.kill(pid, signal.SIGKILL)
+        lab.wait(lambda: reached(get(lab, second)), 5, "a place")
+        assert held.served() == 0
+    with Held(lab, 3, second) as held:
+        assert held.open == 3
+        turned_away(lab, first, "limit_cell")
+
+
 def leave(lab, pid, spare):
     """So many more descriptors for a process than it has now."""
     used = {int(fd) for fd in os.listdir("/proc/%d/fd" % pid)}

@@ -180,6 +180,9 @@ a_connection_that_becomes_another_cells_counts_as_its(void **state)
 		assert_int_equal(limit_move(a, &held[0], span_str("one"), 2),
 		    REASON_NONE);
 	assert_int_equal(take_of(b, "one", &x, &max), REASON_NONE);
+	/* also where it has no place left */
+	assert_int_equal(limit_move(a, &held[0], span_str("one"), 2),
+	    REASON_NONE);
 	assert_int_equal(limit_move(a, &held[1], span_str("one"), 2),
 	    REASON_LIMIT_CELL);
 	/* where it could not go it is still counted where it was */

@@ -108,12 +108,19 @@ stage_listen(const char *addr, uint16_t port)
 
 /* The second cell, of who shows a credential; NULL: there is none. */
 static const char *agent_text, *agent_run;
+static const char *cell_order;
 
 void
 stage_agent(const char *text, const char *run)
 {
 	agent_text = text;
 	agent_run = run;
+}
+
+void
+stage_cells(const char *order)
+{
+	cell_order = order;
 }
 
 static void
@@ -125,21 +132,23 @@ build_policy(const char *text, struct policy **out, uint8_t **image)
 	struct charter *agent = agent_text ? charter_load("agent.yaml",
 	    span_str(agent_text), true, NULL, ps) : NULL;
 	const struct charter *list[2] = { ch, agent };
-	struct policy_cell_source cells[2] = { { .id = "cell",
+	struct policy_cell_source cells[2], both[2] = { { .id = "cell",
 	    .from.kind = CELL_FROM_ANY, .charters = list, .n_charters = 1 },
 	    { .id = "agent", .from.kind = CELL_FROM_CREDENTIAL,
 	    .charters = list + 1, .n_charters = 1, .n_labels = 1,
 	    .labels[0].key = "run" } };
-	struct policy_source src = { .cells = cells,
-	    .n_cells = agent ? 2 : 1, .generation = 1,
+	struct policy_source src = { .cells = cells, .generation = 1,
 	    .now_s = (int64_t)time(NULL) };
 	size_t len = 0;
 
 	if (agent != NULL)
-		snprintf(cells[1].labels[0].value,
-		    sizeof(cells[1].labels[0].value), "%s", agent_run);
-	crypto_generichash(cells[1].from.token_hash, 32,
+		snprintf(both[1].labels[0].value,
+		    sizeof(both[1].labels[0].value), "%s", agent_run);
+	crypto_generichash(both[1].from.token_hash, 32,
 	    (const uint8_t *)"secret", 6, NULL, 0);
+	for (const char *at = cell_order ? cell_order : agent ? "ca" : "c";
+	    *at != '\0'; at++)
+		cells[src.n_cells++] = both[*at == 'a'];
 	if (ch == NULL || policy_build(&src, image, &len, ps) < 0) {
 		problem_print(ps, stderr);
 		fail_msg("the policy does not compile");

@@ -34,6 +34,9 @@ void stage_policy(const char *text);	/* reload */
 /* From the next policy on: cell "agent", who shows agent:secret, of this run
  * and with this policy; NULL: none. */
 void stage_agent(const char *text, const char *run);
+/* The cells in this order, c(ell) and a(gent): "ac", say, or "a" alone; NULL:
+ * as ever. */
+void stage_cells(const char *order);
 void stage_beat(bool on);		/* the recorder's heartbeat */
 void stage_pin(const char *name, const char *addr);
 

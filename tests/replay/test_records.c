@@ -196,15 +196,25 @@ each_cell_has_its_share(void **state)
 static void
 without_memory_for_a_connection_there_is_a_record(void **state)
 {
+	struct proxy_limits l = stage_limits;
 	const struct record *r;
+	int fd;
 
 	(void)state;
-	stage_up(NULL, NULL);
+	l.per_cell = 1;
+	stage_up(NULL, &l);
 	atomic_store(&no_conn, true);
 	is_reset(stage_connect(WANTED, 443));
 	r = turned_away(REASON_LIMIT_MEMORY);
 	is_at(&r->original, WANTED, 443);
 	atomic_store(&no_conn, false);
+	/* nor has it a place */
+	fd = stage_connect(WANTED, 443);
+	stage_send(fd, hello, stage_hello("denied.test", hello,
+	    sizeof(hello)));
+	assert_int_equal(stage_record(RECORD_DECISION)->reason,
+	    REASON_RULE_DENY);
+	close(fd);
 	stage_down();
 }
 
