@@ -3,6 +3,7 @@
 
 #include "proxy/conn.h"
 #include "proxy/forward.h"
+#include "proxy/http.h"
 
 /*
  * NAME: read until the client has shown where it wants to go.  On a
@@ -90,6 +91,8 @@ name_look(struct conn *c, enum reason *why)
 			*why = REASON_PROTOCOL;
 			return PARSE_BAD;
 		}
+		if (http_hides_opening(s))
+			return PARSE_BAD;
 		o->shown = SHOWN_BYTES;
 		return PARSE_DONE;
 	}

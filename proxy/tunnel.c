@@ -218,6 +218,8 @@ gate_opaque(struct conn *c)
 			return opaque_hello(c);
 	} else if (http_looks_like_request(s) && !line_has_no_version(s)) {
 		return gate_request(c, s);
+	} else if (http_hides_opening(s)) {
+		return conn_refuse(c, REASON_PROTOCOL);
 	}
 	o->gate = GATE_OPEN;
 	return STEP_NEXT;
