@@ -488,13 +488,10 @@ env_resolvers(struct read *r, const char *text)
 static json_t *
 policy_network(json_t *in, const struct settings *s)
 {
-	json_t *net = json_object_get(in, "network");
+	json_t *net = json_deep_copy(in);
 	json_t *rules = json_object_get(in, "rules");
 	json_t *list;
 
-	if (net != NULL)
-		return json_deep_copy(net);
-	net = json_deep_copy(in);
 	if (net == NULL)
 		return NULL;
 	if (rules != NULL) {
@@ -516,6 +513,22 @@ policy_network(json_t *in, const struct settings *s)
 	return net;
 }
 
+/* As a policy file: one with a network table is one already, and whatever
+ * stands beside the table is judged with it. */
+static json_t *
+policy_file(json_t *in, const struct settings *s)
+{
+	json_t *out;
+
+	if (json_object_get(in, "network") == NULL)
+		return json_pack("{s:i, s:o*}", "version", 1, "network",
+		    policy_network(in, s));
+	out = json_deep_copy(in);
+	if (json_object_get(in, "version") == NULL)
+		json_object_set_new(out, "version", json_integer(1));
+	return out;
+}
+
 static void
 env_policy(struct read *r, const char *text)
 {
@@ -531,8 +544,7 @@ env_policy(struct read *r, const char *text)
 		    "{\"default\":\"deny\",\"rules\":[...]}",
 		    in == NULL ? at.text : "it is no JSON object");
 	} else {
-		out = json_pack("{s:i, s:o*}", "version", 1, "network",
-		    policy_network(in, r->s));
+		out = policy_file(in, r->s);
 		r->c->egress_policy = json_dumps(out, JSON_INDENT(1));
 		json_decref(out);
 		if (r->c->egress_policy == NULL)

@@ -369,6 +369,13 @@ W40_an_inline_policy_is_a_policy_or_stops_the_start(void **state)
 	refused(config_sidecar_text, &env, "RUNEWARD_EGRESS_POLICY");
 	env.egress_policy = "{\"a\":1,\"a\":2}";
 	refused(config_sidecar_text, &env, "RUNEWARD_EGRESS_POLICY");
+	/* a policy file's form: what stands beside network is not lost */
+	env.egress_policy = "{\"network\":{\"default\":\"deny\"},"
+	    "\"rules\":[{\"verdict\":\"deny\"}]}";
+	c = accepted(config_sidecar_text, &env);
+	assert_non_null(strstr(c->egress_policy, "\"rules\""));
+	assert_non_null(strstr(c->egress_policy, "\"version\": 1"));
+	config_free(c);
 	env.egress_policy = "{}";
 	refused("version: 1\nmode: shared\n" CELL, &env,
 	    "without policy files");
