@@ -259,7 +259,9 @@ conn_edge(void *owner, unsigned tag, uint32_t events)
 	if (c->is_gone)
 		return;
 	if (s->fd < 0)
-		dial_edge(c, tag - TAG_TRY, events);
+		dial_edge(c, tag, events);
+	else if (s == &c->up && tag != c->up_tag)
+		return;		/* of one that was closed */
 	else if (side_edge(s, events))
 		conn_run(c);
 	else if (more)
@@ -381,7 +383,7 @@ conn_arm(struct conn *c)
 	c->client.want = (uint8_t)client_wants(c);
 	c->up.want = (uint8_t)up_wants(c);
 	hear(c, &c->client, TAG_CLIENT);
-	hear(c, &c->up, TAG_TRY);	/* any but the client's */
+	hear(c, &c->up, c->up_tag);
 	if (side_can(&c->client) || side_can(&c->up))
 		go_on(c);
 	arm_time(c);

@@ -60,13 +60,15 @@ struct dial_try {
 	int fd;
 	struct endpoint to;
 	uint32_t events;	/* EPOLL bits; 0: under way */
+	uint8_t tag;
 };
 
 /* The sockets of a connection in proxy/watch: the client's, and each attempt
- * at the way up, one of which becomes it. */
+ * at the way up, one of which becomes it.  Attempts take the tags behind the
+ * client's in turn: an edge of a socket that was closed in the same turn must
+ * not be taken for one of its successor. */
 #define TAG_CLIENT 0u
-#define TAG_TRY 1u
-_Static_assert(TAG_TRY + DIAL_TRIES_MAX <= WATCH_TAGS, "a tag for each");
+_Static_assert(2 * DIAL_TRIES_MAX < WATCH_TAGS, "old ones and new ones");
 
 /* What is needed until the relay runs, and then given back. */
 struct opening {
@@ -129,6 +131,7 @@ struct conn {
 	uint16_t port;			/* that was asked for */
 	uint16_t reason;		/* why it ended */
 	uint8_t state, via, how;
+	uint8_t up_tag, last_tag;	/* of up, of the last attempt */
 	bool is_gone;			/* only its memory is left */
 	bool queued;			/* runs again in the next turn */
 	bool looked;			/* opaque rules were asked */
@@ -240,7 +243,7 @@ enum step weigh_step(struct conn *c);
 enum step dial_resolve(struct conn *c);
 enum step dial_step(struct conn *c);
 /* An edge of an attempt. */
-void dial_edge(struct conn *c, unsigned i, uint32_t events);
+void dial_edge(struct conn *c, unsigned tag, uint32_t events);
 void dial_cancel(struct conn *c);
 enum step relay_step(struct conn *c);
 unsigned relay_wants(const struct conn *c, bool client);

@@ -145,13 +145,25 @@ reason_of(int e)
 }
 
 void
-dial_edge(struct conn *c, unsigned i, uint32_t events)
+dial_edge(struct conn *c, unsigned tag, uint32_t events)
 {
-	if (c->open == NULL || i >= c->open->n_tries ||
-	    c->open->tries[i].fd < 0)
+	struct opening *o = c->open;
+
+	for (unsigned i = 0; o != NULL && i < o->n_tries; i++) {
+		if (o->tries[i].fd < 0 || o->tries[i].tag != tag)
+			continue;
+		o->tries[i].events |= events;
+		conn_run(c);
 		return;
-	c->open->tries[i].events |= events;
-	conn_run(c);
+	}
+}
+
+static uint8_t
+next_tag(struct conn *c)
+{
+	c->last_tag = c->last_tag + 1u < WATCH_TAGS ? c->last_tag + 1u :
+	    TAG_CLIENT + 1u;
+	return c->last_tag;
 }
 
 /* The end shall tell of it. */
@@ -245,8 +257,8 @@ next_try(struct conn *c)
 	while (o->next_addr < o->n_addrs && (t = free_try(c)) != NULL) {
 		t->to = (struct endpoint){ o->addrs[o->next_addr++],
 		    o->to.port };
-		t->fd = dial_socket(c, &t->to,
-		    TAG_TRY + (unsigned)(t - o->tries));
+		t->tag = next_tag(c);
+		t->fd = dial_socket(c, &t->to, t->tag);
 		if (t->fd >= 0)
 			break;
 		o->failed = reason_of(-t->fd);
@@ -304,6 +316,7 @@ dial_won(struct conn *c, unsigned i)
 		return conn_refuse(c, d.reason);
 	}
 	side_open(&c->up, o->tries[i].fd);
+	c->up_tag = o->tries[i].tag;
 	c->up.readable = false;
 	side_edge(&c->up, o->tries[i].events);
 	c->end->dialled = o->tries[i].to;

@@ -22,6 +22,7 @@
 #include "proxy/limit.h"
 
 #define WAIT_MS 3000
+#define HOLD_MS 150
 
 const struct proxy_limits stage_limits = {
 	.hello_ms = 600, .resolve_ms = 500, .connect_ms = 1500,
@@ -169,7 +170,7 @@ on_beat(evutil_socket_t fd, short what, void *arg)
 		emit_state_beat(st.state, true);
 }
 
-/* 'p': take st.policy; 'q': end. */
+/* 'p': take st.policy; 'h': hold for a while; 'q': end. */
 static void
 on_order(evutil_socket_t fd, short what, void *arg)
 {
@@ -185,6 +186,8 @@ on_order(evutil_socket_t fd, short what, void *arg)
 		event_base_loopbreak(st.base);
 	if (write(fd, &c, 1) != 1)
 		abort();
+	if (c == 'h')
+		usleep(HOLD_MS * 1000);
 }
 
 static void *
@@ -285,6 +288,12 @@ stage_up(const char *policy, const struct proxy_limits *limits)
 	stage_pin("allowed.test", ORIGIN);
 	assert_int_equal(pthread_create(&st.thread, NULL, run, NULL), 0);
 	st.up = true;
+}
+
+void
+stage_hold(void)
+{
+	order('h');
 }
 
 void

@@ -37,6 +37,8 @@ void stage_agent(const char *text, const char *run);
 /* The cells in this order, c(ell) and a(gent): "ac", say, or "a" alone; NULL:
  * as ever. */
 void stage_cells(const char *order);
+/* The engine stands still for 150 ms: what happens meanwhile it sees at once. */
+void stage_hold(void);
 void stage_beat(bool on);		/* the recorder's heartbeat */
 void stage_pin(const char *name, const char *addr);
 

@@ -3,6 +3,7 @@
 #include "tests/replay/stage.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -83,6 +84,63 @@ W20_B29_what_follows_a_request_is_a_request(void **state)
 	assert_true(other >= 0);
 	close(other);
 	close(fd);
+}
+
+/* No further connection fits: who dials it hears nothing. */
+static void
+stuff(int lfd, int fd[static 4])
+{
+	struct sockaddr_in to;
+	socklen_t len = sizeof(to);
+
+	assert_int_equal(listen(lfd, 0), 0);
+	assert_int_equal(getsockname(lfd, (struct sockaddr *)&to, &len), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		(void)!connect(fd[i], (struct sockaddr *)&to, len);
+	}
+	usleep(20000);
+}
+
+/* The old server ends in the same turn in which the next one is dialled: its
+ * end is not the news that the dial has won. */
+static void
+the_end_of_the_last_server_is_not_the_next_ones_answer(void **state)
+{
+	int fd, server, other = -1, silent, filler[4];
+
+	(void)state;
+	silent = stage_listen("203.0.113.7", 80);
+	stuff(silent, filler);
+	stage_pin("other.test", "203.0.113.7");
+	stage_pin("other.test", ORIGIN);
+	stage_policy("version: 1\nnetwork:\n  resolvers: [198.18.0.53]\n"
+	    "  lab: [203.0.113.0/24]\n  rule:\n"
+	    "    - {verdict: allow, hostname: allowed.test}\n"
+	    "    - {verdict: allow, hostname: other.test}\n");
+	fd = stage_connect(WANTED, 80);
+	say(fd, "GET /a HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	server = stage_accept(web);
+	stage_read_head(server, got, sizeof(got));
+	say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	stage_hold();
+	say(fd, "GET /b HTTP/1.1\r\nHost: other.test\r\n\r\n");
+	usleep(20000);
+	close(server);
+	for (int i = 0; i < 4 && other < 0; i++)
+		other = stage_accept(web);
+	assert_true(other >= 0);
+	stage_read_head(other, got, sizeof(got));
+	assert_non_null(strstr(got, "GET /b "));
+	say(other, "HTTP/1.1 204 No Content\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	assert_non_null(strstr(got, "204"));
+	close(fd);
+	close(other);
+	close(silent);
+	for (int i = 0; i < 4; i++)
+		close(filler[i]);
 }
 
 /* A server that looks for no body takes it for its next request, for another
@@ -213,6 +271,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(W20_B29_what_follows_a_request_is_a_request),
+		T(the_end_of_the_last_server_is_not_the_next_ones_answer),
 		T(a_body_that_may_be_missed_ends_its_upstream),
 		T(N11_a_client_that_left_is_met),
 		T(B022_bytes_behind_a_connect_have_the_time_of_a_hello),
