@@ -290,6 +290,42 @@ an_opaque_flow_hides_no_name_where_that_is_denied(void **state)
 	close(lfd);
 }
 
+/* What servers skip in front of a request or hello: behind it a name would be
+ * seen by nobody here. */
+static void
+nothing_stands_before_what_shows_a_name(void **state)
+{
+	static const struct {
+		const char *bytes;
+		size_t len;
+	} t[] = {
+#define GET "GET / HTTP/1.1\r\nHost: denied.test\r\n\r\n"
+#define BYTES(s) { s, sizeof(s) - 1 }
+		BYTES("\r\n\r\n" GET), BYTES("\n" GET), BYTES(" " GET),
+		BYTES("\t" GET), BYTES("\x15\x03\x01\0\x02\x01\x5a"),
+		BYTES("\x14\x03\x03\0\x01\x01"),
+		BYTES("\x17\x03\x03\0\x01x"),
+#undef BYTES
+#undef GET
+	};
+	int fd, server, lfd = stage_listen(ORIGIN, 5432);
+
+	(void)state;
+	stage_pin("db.test", ORIGIN);
+	stage_policy(OPAQUE("  ech: allow-outer\n"));
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		fd = tunnel(lfd, "db.test:5432", &server);
+		stage_send(fd, t[i].bytes, t[i].len);
+		denied_there(fd, server, REASON_PROTOCOL);
+		fd = stage_connect(WANTED, 443);
+		stage_send(fd, t[i].bytes, t[i].len);
+		assert_int_equal(stage_record(RECORD_DECISION)->reason,
+		    REASON_NOT_TLS);
+		close(fd);
+	}
+	close(lfd);
+}
+
 static void
 a_gate_that_stays_undecided_is_a_denial(void **state)
 {
@@ -604,6 +640,7 @@ main(void)
 		T(a_hello_without_a_name_ends_when_names_are_asked_for),
 		T(what_hides_a_name_ends_when_that_is_denied),
 		T(an_opaque_flow_hides_no_name_where_that_is_denied),
+		T(nothing_stands_before_what_shows_a_name),
 		T(a_gate_that_stays_undecided_is_a_denial),
 		T(W24_a_report_lets_the_server_speak_first),
 		T(a_report_lets_a_late_name_pass_that_no_rule_matches),
