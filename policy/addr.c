@@ -324,6 +324,13 @@ addr_class(const struct addr *judged)
 	return ADDR_RESERVED;
 }
 
+size_t
+addr_ranges(const struct prefix **out)
+{
+	*out = range_table();
+	return RANGES;
+}
+
 const char *
 addr_class_word(enum addr_class c)
 {

@@ -97,6 +97,10 @@ struct addr addr_judged(const struct addr *a, const struct prefix *nat64,
 /* The class of an address after addr_judged. */
 enum addr_class addr_class(const struct addr *judged);
 
+/* The ranges that the classes are made of; returns how many.  Between their
+ * bases and the addresses behind them the class does not change. */
+size_t addr_ranges(const struct prefix **out);
+
 /* One word for messages and records: "loopback", "private", ... */
 const char *addr_class_word(enum addr_class c);
 

@@ -114,6 +114,13 @@ source_settings(const struct source *s)
 	    &compile_config(s->compile)->settings;
 }
 
+const struct cell_from *
+source_from(const struct source *s, uint32_t cell)
+{
+	return s->compile == NULL || cell >= s->n_cells ? NULL :
+	    &compile_config(s->compile)->cells[cell].from;
+}
+
 const struct policy *
 source_policy(const struct source *s)
 {

@@ -26,6 +26,9 @@ void source_say(const char *verb, const char *path, int err);
 struct settings;
 const struct settings *source_settings(const struct source *s);
 
+/* How a client is known to be of this cell; NULL for a policy file. */
+const struct cell_from *source_from(const struct source *s, uint32_t cell);
+
 const struct policy *source_policy(const struct source *s);
 /* The charters of a cell, base first. */
 size_t source_charters(const struct source *s, uint32_t cell,

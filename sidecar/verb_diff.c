@@ -11,6 +11,7 @@
 #include "policy/decide.h"
 #include "policy/names.h"
 #include "policy/rules.h"
+#include "sidecar/settings.h"
 #include "sidecar/source.h"
 
 #define LINES_MAX 200u		/* of each direction; the rest is counted */
@@ -24,6 +25,8 @@ struct diff {
 	size_t n_ports;
 	int64_t *times;
 	size_t n_times;
+	struct addr *addrs;
+	size_t n_addrs, addrs_room;
 	size_t added, removed;
 	char *lines[2 * LINES_MAX];	/* printed, so that none comes twice */
 	size_t n_lines;
@@ -171,11 +174,56 @@ resolvers_compare(struct diff *d)
 		    "name has");
 }
 
+/* Where agents are met is not compared in detail: unsure counts as wider. */
+static void
+settings_compare(struct diff *d)
+{
+	static const char *const keys[] = { "mode", "listeners", "dns",
+	    "interfaces", "inbound", "ipv6" };
+	const struct settings *a = source_settings(d->side[0]);
+	const struct settings *b = source_settings(d->side[1]);
+	const char *key = a == NULL || b == NULL ? NULL :
+	    settings_fixed_difference(a, b);
+	size_t i;
+
+	for (i = 0; key != NULL && i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (strcmp(key, keys[i]) == 0)
+			found(d, true, "%s: differs, and what that opens is "
+			    "not compared", key);
+}
+
+/* Whose traffic is judged by this cell's policy. */
+static void
+from_compare(struct diff *d)
+{
+	const struct cell_from *a = source_from(d->side[0], d->cell[0]);
+	const struct cell_from *b = source_from(d->side[1], d->cell[1]);
+	struct cell_view v;
+	bool same, within;
+
+	if (a == NULL || b == NULL || !policy_cell(source_policy(d->side[1]),
+	    d->cell[1], 0, &v))
+		return;
+	same = a->kind == b->kind &&
+	    strcmp(a->interface, b->interface) == 0 &&
+	    strcmp(a->listener, b->listener) == 0 &&
+	    memcmp(a->token_hash, b->token_hash, sizeof(a->token_hash)) == 0;
+	within = !a->has_prefix || (b->has_prefix &&
+	    prefix_has(&a->prefix, &b->prefix.base) &&
+	    b->prefix.bits >= a->prefix.bits);
+	if (same && within && a->has_prefix == b->has_prefix &&
+	    (!a->has_prefix || a->prefix.bits == b->prefix.bits))
+		return;
+	found(d, !same || !within, "cell %.*s: from differs",
+	    (int)v.id.len, (const char *)v.id.data);
+}
+
 static void
 diff_cells(struct diff *d)
 {
 	uint32_t i, twin;
 
+	settings_compare(d);
 	resolvers_compare(d);
 	for (i = 0; i < policy_cells(source_policy(d->side[0])); i++) {
 		twin = cell_twin(d->side[1], d->side[0], i);
@@ -185,6 +233,7 @@ diff_cells(struct diff *d)
 		}
 		d->cell[0] = i;
 		d->cell[1] = twin;
+		from_compare(d);
 		diff_cell(d);
 	}
 	for (i = 0; i < policy_cells(source_policy(d->side[1])); i++)
@@ -353,7 +402,8 @@ addr_compare(struct diff *d, const struct addr *a)
 {
 	static const struct decision flow = { .verdict = VERDICT_ALLOW,
 	    .would = VERDICT_ALLOW, .rule = RULE_NONE };
-	char shown[ADDR_TEXT_BYTES], named[ADDR_TEXT_BYTES + 32];
+	char text[ADDR_TEXT_BYTES], shown[ADDR_TEXT_BYTES + 2];
+	char named[ADDR_TEXT_BYTES + 32];
 	struct endpoint to = { .addr = *a };
 	struct change last[2];
 	struct decision x[2], y[2];
@@ -361,7 +411,10 @@ addr_compare(struct diff *d, const struct addr *a)
 	size_t t, p;
 	int side;
 
-	(void)addr_text(a, shown);
+	/* as in [v6]:port */
+	(void)addr_text(a, text);
+	(void)snprintf(shown, sizeof(shown), addr_is_v4(a) ? "%s" : "[%s]",
+	    text);
 	(void)snprintf(named, sizeof(named), "an allowed name at %s", shown);
 	for (p = 0; p < d->n_ports; p++) {
 		to.port = d->ports[p];
@@ -404,7 +457,6 @@ rule_compare(struct diff *d, const struct rule *r)
 {
 	char text[HOST_MAX_BYTES + 32], shown[HOST_MAX_BYTES + 32];
 	struct host name, below;
-	struct addr after;
 	unsigned kinds;
 	size_t at = 0;
 
@@ -417,11 +469,6 @@ rule_compare(struct diff *d, const struct rule *r)
 		if (host_parse(&below, span_str(text)) == REASON_NONE)
 			name_compare(d, &below, shown);
 	}
-	if (!r->has_prefix)
-		return;
-	addr_compare(d, &r->prefix.base);
-	if (prefix_after(&r->prefix, &after))
-		addr_compare(d, &after);
 }
 
 static void
@@ -447,25 +494,106 @@ scalars_compare(struct diff *d)
 		    decide_ech_denied(&at[1]) ? "deny" : "allow-outer");
 }
 
-/* The classes of addresses that a scalar moves: lab and nat64. */
+/* ---- addresses ---- */
+
 static void
-prefixes_compare(struct diff *d, const struct prefix *p, size_t n)
+addr_add(struct diff *d, const struct addr *a)
+{
+	size_t room = d->addrs_room == 0 ? 256 : 2 * d->addrs_room;
+	struct addr *more;
+
+	if (d->n_addrs == d->addrs_room) {
+		more = reallocarray(d->addrs, room, sizeof(*more));
+		if (more == NULL) {
+			d->err = -ENOMEM;
+			return;
+		}
+		d->addrs = more;
+		d->addrs_room = room;
+	}
+	d->addrs[d->n_addrs++] = *a;
+}
+
+/* Where a prefix begins, and where what is behind it does. */
+static void
+edges_add(struct diff *d, const struct prefix *p, size_t n)
 {
 	struct addr after;
 	size_t i;
 
 	for (i = 0; i < n; i++) {
-		addr_compare(d, &p[i].base);
+		addr_add(d, &p[i].base);
 		if (prefix_after(&p[i], &after))
-			addr_compare(d, &after);
+			addr_add(d, &after);
 	}
+}
+
+/* Addresses that hold an IPv4 address are judged as that: a public one and a
+ * private one within each such form. */
+static void
+embedded_add(struct diff *d)
+{
+	static const char *const text[] = { "2002:808:808::",
+	    "2002:a00:1::", "64:ff9b::808:808", "64:ff9b::a00:1",
+	    "64:ff9b:1::808:808", "64:ff9b:1::a00:1", "::808:808",
+	    "2001:0:808:808::f7f7:f7f7", "2001:0:808:808::f5ff:fffe" };
+	struct addr a;
+	size_t i;
+
+	for (i = 0; i < sizeof(text) / sizeof(text[0]); i++)
+		if (addr_parse(&a, span_str(text[i])))
+			addr_add(d, &a);
+}
+
+static int
+addr_order(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(struct addr));
+}
+
+static void
+edges_of_cell(struct diff *d, int side)
+{
+	const struct charter *const *c = NULL;
+	size_t i, k, n = source_charters(d->side[side], d->cell[side], &c);
+	const struct rules *r;
+
+	for (i = 0; i < n; i++) {
+		r = charter_rules(c[i]);
+		for (k = 0; k < r->n; k++)
+			if (r->rule[k].has_prefix)
+				edges_add(d, &r->rule[k].prefix, 1);
+	}
+	if (n == 0)
+		return;
+	edges_add(d, charter_scalars(c[0])->lab, charter_scalars(c[0])->n_lab);
+	edges_add(d, charter_scalars(c[0])->nat64,
+	    charter_scalars(c[0])->n_nat64);
+}
+
+/* From one edge to the next every address is judged alike, by rule and by
+ * class: the first stands for all. */
+static void
+addrs_compare(struct diff *d)
+{
+	const struct prefix *ranges;
+	size_t i, n = addr_ranges(&ranges);
+
+	d->n_addrs = 0;
+	edges_add(d, ranges, n);
+	embedded_add(d);
+	edges_of_cell(d, 0);
+	edges_of_cell(d, 1);
+	qsort(d->addrs, d->n_addrs, sizeof(*d->addrs), addr_order);
+	for (i = 0; i < d->n_addrs && d->err != -ENOMEM; i++)
+		if (i == 0 || !addr_eq(&d->addrs[i], &d->addrs[i - 1]))
+			addr_compare(d, &d->addrs[i]);
 }
 
 static void
 diff_cell(struct diff *d)
 {
 	const struct charter *const *c = NULL;
-	const struct charter_scalars *s;
 	const struct rules *r;
 	struct host any;
 	size_t i, k, n;
@@ -488,16 +616,15 @@ diff_cell(struct diff *d)
 			for (k = 0; k < r->n; k++)
 				rule_compare(d, &r->rule[k]);
 		}
-		if (n == 0)
-			continue;
-		s = charter_scalars(c[0]);
-		prefixes_compare(d, s->lab, s->n_lab);
-		prefixes_compare(d, s->nat64, s->n_nat64);
 	}
+	addrs_compare(d);
 	if (d->err == -E2BIG)
 		fprintf(stderr, "penstock diff: more than %u ports or dates "
 		    "in the rules: not compared\n", POINTS_MAX);
 out:
+	free(d->addrs);
+	d->addrs = NULL;
+	d->addrs_room = 0;
 	free(d->ports);
 	free(d->times);
 	d->ports = NULL;

@@ -17,6 +17,8 @@
 static char dir[] = "/tmp/penstock-source-XXXXXX";
 static char out[1 << 16];
 
+#define FROM(mode, cidr) "version: 1\nmode: " mode "\ncells:\n" \
+	"  - {id: one, policy: [less.yaml], from: {cidr: " cidr "}}\n"
 #define RULES(more) "version: 1\nnetwork:\n  default: deny\n" \
 	"  resolvers: [192.0.2.53]\n  rule:\n" \
     "    - {verdict: allow, hostname: a.example}\n" more
@@ -88,6 +90,14 @@ set_up(void **state)
 	put("names.txt", "n.example\n*.m.example\n");
 	put("penstock.yaml", "version: 1\nmode: cooperative\ncells:\n"
 	    "  - {id: one, policy: [less.yaml, team.yaml]}\n");
+	put("all.yaml", RULES("    - {verdict: allow, hostname: b.example}\n"
+	    "    - {verdict: allow, cidr: 0.0.0.0/0, ports: [22]}\n"));
+	put("six.yaml", RULES("    - {verdict: allow, hostname: b.example}\n"
+	    "    - {verdict: allow, cidr: \"2001::/16\", ports: [22]}\n"));
+	put("some.yaml", FROM("cooperative", "10.1.0.0/24"));
+	put("many.yaml", FROM("cooperative", "10.0.0.0/8"));
+	put("away.yaml", FROM("cooperative", "10.9.0.0/24"));
+	put("mode.yaml", FROM("shared", "10.1.0.0/24"));
 	return 0;
 }
 
@@ -96,7 +106,8 @@ tear_down(void **state)
 {
 	static const char *const names[] = { "old.yaml", "less.yaml",
 	    "more.yaml", "private.yaml", "bad.yaml", "team.yaml",
-	    "names.yaml", "names.txt", "penstock.yaml" };
+	    "names.yaml", "names.txt", "penstock.yaml", "all.yaml",
+	    "six.yaml", "some.yaml", "many.yaml", "away.yaml", "mode.yaml" };
 	size_t i;
 
 	(void)state;
@@ -175,6 +186,44 @@ diff_tells_wider_from_narrower(void **state)
 	    78);
 	assert_int_equal(run(verb_diff, "old.yaml", "nosuch", NULL, NULL), 1);
 	assert_int_equal(run(verb_diff, "old.yaml", NULL, NULL, NULL), 2);
+}
+
+/* A prefix whose first address is none that is ever dialled. */
+static void
+diff_looks_within_a_prefix(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_diff, "old.yaml", "all.yaml", NULL, NULL),
+	    10);
+	assert_non_null(strstr(out, "+ 203.0.114.0:22"));
+	assert_int_equal(run(verb_diff, "all.yaml", "old.yaml", NULL, NULL),
+	    12);
+	assert_int_equal(run(verb_diff, "all.yaml", "all.yaml", NULL, NULL),
+	    0);
+	assert_int_equal(run(verb_diff, "old.yaml", "six.yaml", NULL, NULL),
+	    10);
+	assert_non_null(strstr(out, "+ [2001:db9::]:22"));
+	/* something goes, something comes */
+	assert_int_equal(run(verb_diff, "all.yaml", "six.yaml", NULL, NULL),
+	    10);
+}
+
+static void
+diff_tells_whose_policy_it_is(void **state)
+{
+	(void)state;
+	assert_int_equal(run(verb_diff, "some.yaml", "some.yaml", NULL, NULL),
+	    0);
+	assert_int_equal(run(verb_diff, "some.yaml", "many.yaml", NULL, NULL),
+	    10);
+	assert_non_null(strstr(out, "+ cell one: from differs"));
+	assert_int_equal(run(verb_diff, "many.yaml", "some.yaml", NULL, NULL),
+	    12);
+	assert_int_equal(run(verb_diff, "some.yaml", "away.yaml", NULL, NULL),
+	    10);
+	assert_int_equal(run(verb_diff, "some.yaml", "mode.yaml", NULL, NULL),
+	    10);
+	assert_non_null(strstr(out, "+ mode: differs"));
 }
 
 static void
@@ -266,6 +315,8 @@ main(void)
 		cmocka_unit_test(check_says_good_or_what_is_wrong),
 		cmocka_unit_test(explain_exits_0_for_allow_and_10_for_deny),
 		cmocka_unit_test(diff_tells_wider_from_narrower),
+		cmocka_unit_test(diff_looks_within_a_prefix),
+		cmocka_unit_test(diff_tells_whose_policy_it_is),
 		cmocka_unit_test(test_compares_rules_with_expectations),
 		cmocka_unit_test(the_schemas_name_every_key),
 		cmocka_unit_test(
