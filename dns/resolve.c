@@ -410,7 +410,8 @@ on_finish(evutil_socket_t fd, short what, void *arg)
 	/* memory may be there for the next one that asks */
 	if (answer.reason != REASON_LIMIT_MEMORY &&
 	    j->epoch == j->resolve->epoch)
-		cache_put(j->resolve->cache, &j->name, &answer, clock_mono_ms());
+		cache_put(j->resolve->cache, &j->name, &answer,
+		    clock_mono_ms());
 	/* the clamped time to live is what everybody is told */
 	if (!cache_get(j->resolve->cache, &j->name, clock_mono_ms(), &answer))
 		answer.ttl_s = 1;

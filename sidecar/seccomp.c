@@ -269,13 +269,13 @@ static const struct has {
 static int
 add_role(scmp_filter_ctx ctx, enum role_kind k)
 {
-	const struct has *h = &has[k];
-	int rc = h->calls[0].n > 0 ? 0 : -EINVAL;
+	const struct has *h = (unsigned)k < ROLE_COUNT ? &has[k] : NULL;
+	int rc = h != NULL && h->calls[0].n > 0 ? 0 : -EINVAL;
 
 	for (size_t i = 0; i < 2 && rc == 0; i++)
 		rc = add(ctx, SCMP_ACT_ALLOW, h->calls[i].calls,
 		    h->calls[i].n);
-	for (size_t i = 0; i < 3 && h->add[i] != NULL && rc == 0; i++)
+	for (size_t i = 0; rc == 0 && i < 3 && h->add[i] != NULL; i++)
 		rc = h->add[i](ctx);
 	return rc;
 }

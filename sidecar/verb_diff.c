@@ -192,6 +192,24 @@ settings_compare(struct diff *d)
 			    "not compared", key);
 }
 
+/* Told apart by the same things, whatever the prefix? */
+static bool
+same_kind(const struct cell_from *a, const struct cell_from *b)
+{
+	return a->kind == b->kind &&
+	    strcmp(a->interface, b->interface) == 0 &&
+	    strcmp(a->listener, b->listener) == 0 &&
+	    memcmp(a->token_hash, b->token_hash, sizeof(a->token_hash)) == 0;
+}
+
+static bool
+prefix_within(const struct cell_from *out, const struct cell_from *in)
+{
+	return !out->has_prefix || (in->has_prefix &&
+	    in->prefix.bits >= out->prefix.bits &&
+	    prefix_has(&out->prefix, &in->prefix.base));
+}
+
 /* Whose traffic is judged by this cell's policy. */
 static void
 from_compare(struct diff *d)
@@ -199,22 +217,15 @@ from_compare(struct diff *d)
 	const struct cell_from *a = source_from(d->side[0], d->cell[0]);
 	const struct cell_from *b = source_from(d->side[1], d->cell[1]);
 	struct cell_view v;
-	bool same, within;
+	bool narrower;
 
 	if (a == NULL || b == NULL || !policy_cell(source_policy(d->side[1]),
 	    d->cell[1], 0, &v))
 		return;
-	same = a->kind == b->kind &&
-	    strcmp(a->interface, b->interface) == 0 &&
-	    strcmp(a->listener, b->listener) == 0 &&
-	    memcmp(a->token_hash, b->token_hash, sizeof(a->token_hash)) == 0;
-	within = !a->has_prefix || (b->has_prefix &&
-	    prefix_has(&a->prefix, &b->prefix.base) &&
-	    b->prefix.bits >= a->prefix.bits);
-	if (same && within && a->has_prefix == b->has_prefix &&
-	    (!a->has_prefix || a->prefix.bits == b->prefix.bits))
+	narrower = same_kind(a, b) && prefix_within(a, b);
+	if (narrower && prefix_within(b, a))
 		return;
-	found(d, !same || !within, "cell %.*s: from differs",
+	found(d, !narrower, "cell %.*s: from differs",
 	    (int)v.id.len, (const char *)v.id.data);
 }
 
