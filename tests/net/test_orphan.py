@@ -130,7 +130,10 @@ def test_n35_a_listener_on_a_port_of_penstocks_answers_nobody(lab):
        "net.ipv4.tcp_syncookies=2")
     try:
         without(lab, "post/orphan-syn")
-        r = call_back(lab)
+        for _ in range(6):      # tracking lets few through
+            r = call_back(lab)
+            if r.err.strip() != "silence":
+                break
         assert r.err.strip() == "answered with " + WINDOW, r
         assert lab.verb("rules", "apply", "-c", lab.conf).status == 0
         for _ in range(6):      # until one came as far as the rule
