@@ -67,7 +67,7 @@ dns_SRC := share message pin cache ask resolve way front front_tcp
 proxy_SRC := proxy limit buf side watch pipes listen conn name weigh account dial \
 	tunnel relay end forward body \
 	hello ja4 flight http http_body http_write refuse
-sidecar_SRC := main config config_part settings role parent change child shared \
+sidecar_SRC := main config config_part settings role parent change child shared told \
 	reload notify health beneath compile compile_role ipc sockets confine \
 	seccomp resolver engine recorder open_table admin admin_client warden rules \
 	rules_route \

@@ -364,7 +364,7 @@ take_rules(struct parent *p, struct ipc_message *m)
 
 	if (m->len == sizeof(r)) {
 		memcpy(&r, m->body, sizeof(r));
-		parent_rules(p, &r);
+		told_rules(p, &r);
 	}
 	ipc_discard(m);
 }
@@ -433,7 +433,7 @@ give_up(struct child *c)
 	    "in a row failed or ended within %d s; the daemon ends, and has "
 	    "to be started anew", role_word(c->kind), c->index, c->unsteady,
 	    STEADY_MS / 1000);
-	parent_note(c->parent, RECORD_ROLE, "%s %u does not stay: the daemon "
+	told_note(c->parent, RECORD_ROLE, "%s %u does not stay: the daemon "
 	    "ends", role_word(c->kind), c->index);
 	parent_fail(c->parent, 1);
 }
@@ -478,7 +478,7 @@ say_ended(struct child *c, pid_t pid, int status)
 	int number = WIFSIGNALED(status) ? WTERMSIG(status) :
 	    WEXITSTATUS(status);
 
-	parent_note(c->parent, RECORD_ROLE, "%s %u ended pid=%d %s=%d",
+	told_note(c->parent, RECORD_ROLE, "%s %u ended pid=%d %s=%d",
 	    role_word(c->kind), c->index, (int)pid, how, number);
 	log_line(LOG_ERROR_, "role ended role=%s index=%u pid=%d %s=%d",
 	    role_word(c->kind), c->index, (int)pid, how, number);
@@ -512,7 +512,7 @@ child_ended(struct child *c, int status)
 	if (p->phase < PHASE_DRAIN || status != 0)
 		say_ended(c, pid, status);
 	if (c->kind == ROLE_WARDEN)
-		parent_rules(p, NULL);
+		told_rules(p, NULL);
 	if (p->phase < PHASE_SERVING)
 		parent_fail(p, 1);	/* it never served: say so, once */
 	else if (is_needed(c))
@@ -539,18 +539,8 @@ on_again(evutil_socket_t fd, short what, void *arg)
 		schedule(c, false);
 		return;
 	}
-	parent_note(c->parent, RECORD_ROLE, "%s %u started again pid=%d",
+	told_note(c->parent, RECORD_ROLE, "%s %u started again pid=%d",
 	    role_word(c->kind), c->index, (int)c->pid);
 	if (c->parent->phase == PHASE_FLUSH)
 		child_send(c, IPC_STOP);
-}
-
-unsigned
-child_engines_ready(const struct parent *p)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < p->n_engines; i++)
-		n += p->children[CHILD_ENGINE + i].ready;
-	return n;
 }

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -13,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ledger-client/clock.h"
 #include "ledger-client/log.h"
 #include "proxy/proxy.h"
 #include "sidecar/confine.h"
@@ -24,9 +22,6 @@
 #define BEAT_MS 1000
 #define RULES_LIMIT_S 10u
 #define FLUSH_LIMIT_MS 5000
-#define RULES_STALE_MS (3 * WARDEN_MS)
-
-static struct health_page *health;
 
 static void init(struct parent *p, const struct parent_options *o);
 static rlim_t raise_nofile(void);
@@ -35,9 +30,6 @@ static int add_signals(struct parent *p);
 static int start_phase(struct parent *p);
 static void serving(struct parent *p);
 static void drain(struct parent *p);
-static bool rules_stand(const struct parent *p);
-static void write_health(struct parent *p);
-static void feed_watchdog(struct parent *p);
 
 int
 parent_run(const struct parent_options *o)
@@ -55,7 +47,7 @@ parent_run(const struct parent_options *o)
 	notify_init();
 	p->health_fd = health_create();
 	if (p->health_fd < 0 ||
-	    health_open(&health, p->health_fd, true) != 0 ||
+	    health_open(&p->health, p->health_fd, true) != 0 ||
 	    add_signals(p) != 0 || reload_start(p) != 0) {
 		log_line(LOG_ERROR_, "cannot start error=%s",
 		    strerror(errno));
@@ -142,27 +134,6 @@ open_config(struct parent *p)
 	return -errno;
 }
 
-void
-parent_note(struct parent *p, enum record_kind kind, const char *fmt, ...)
-{
-	static struct record r;
-	char text[RECORD_TEXT_MAX_BYTES];
-	va_list ap;
-
-	if (p->emit == NULL)
-		return;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	record_init(&r, kind);
-	record_stamp(&r);
-	if (p->policy != NULL)
-		record_policy(&r, p->policy, CELL_NONE, RULE_NONE);
-	record_set(&r, TEXT_DETAIL, span_str(text));
-	emit_note(p->emit, &r);
-	emit_flush(p->emit);
-}
-
 /* ---- signals ---- */
 
 static void
@@ -218,7 +189,7 @@ on_signal(evutil_socket_t sig, short what, void *arg)
 		reap(p);
 	} else if (sig == SIGHUP) {
 		hup(p);
-		write_health(p);
+		told_health(p);
 	} else if (sig == SIGUSR1 && p->ledger_own) {
 		child_give_ledger(&p->children[CHILD_RECORDER]);
 	} else if (sig == SIGUSR1) {
@@ -233,8 +204,8 @@ on_beat(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	write_health(arg);
-	feed_watchdog(arg);
+	told_health(arg);
+	told_alive(arg);
 }
 
 static int
@@ -269,7 +240,7 @@ phase_complete(const struct parent *p)
 	case PHASE_RESOLVER:
 		return p->children[CHILD_RESOLVER].ready && p->pins_fd >= 0;
 	case PHASE_ENGINES:
-		return child_engines_ready(p) == p->n_engines &&
+		return parent_engines_ready(p) == p->n_engines &&
 		    (p->admin_fd < 0 || p->children[CHILD_ADMIN].ready) &&
 		    (!p->watched || p->children[CHILD_WARDEN].ready);
 	case PHASE_SERVING:
@@ -320,7 +291,7 @@ parent_advance(struct parent *p)
 	}
 	if (p->policy != NULL && p->n_engines > 0)
 		shared_guard(p);
-	write_health(p);
+	told_health(p);
 }
 
 static int check_rules(struct parent *p);
@@ -344,7 +315,7 @@ start_engines(struct parent *p)
 static void
 flush_last(struct parent *p)
 {
-	parent_note(p, RECORD_STOP, "status=%d", p->status);
+	told_note(p, RECORD_STOP, "status=%d", p->status);
 	last_call(p, FLUSH_LIMIT_MS);
 	child_send(&p->children[CHILD_RECORDER], IPC_STOP);
 }
@@ -442,24 +413,6 @@ check_rules(struct parent *p)
 	return -EPERM;
 }
 
-/* What readyz, status, metrics, the log and the records say of it. */
-enum settings_unenforced
-parent_unenforced(const struct parent *p)
-{
-	enum settings_mode m = p->settings.mode;
-	enum settings_unenforced why;
-
-	if (p->policy == NULL)
-		return UNENFORCED_NOT_STARTED;
-	why = settings_unenforced(&p->settings, p->policy,
-	    (int64_t)time(NULL));
-	if (why != UNENFORCED_NOTHING)
-		return why;
-	if (p->o.rules_external && (m == MODE_SHARED || m == MODE_GATEWAY))
-		return UNENFORCED_RULES_EXTERNAL;
-	return rules_stand(p) ? UNENFORCED_NOTHING : UNENFORCED_RULES_LOST;
-}
-
 static void
 list_listeners(const struct parent *p, char *out, size_t size)
 {
@@ -478,7 +431,7 @@ static void
 serving(struct parent *p)
 {
 	char digest[2 * POLICY_DIGEST_BYTES + 1], where[512] = "";
-	enum settings_unenforced why = parent_unenforced(p);
+	enum settings_unenforced why = told_unenforced(p);
 	bool enforcing = why == UNENFORCED_NOTHING;
 
 	for (size_t i = 0; i < POLICY_DIGEST_BYTES; i++)
@@ -498,11 +451,11 @@ serving(struct parent *p)
 	if (!enforcing)
 		log_line(LOG_WARN, "not enforcing: %s",
 		    settings_unenforced_text(why));
-	parent_note(p, RECORD_START, "version=%s mode=%s %s engines=%u%s%s",
+	told_note(p, RECORD_START, "version=%s mode=%s %s engines=%u%s%s",
 	    PENSTOCK_VERSION, settings_mode_word(p->settings.mode),
 	    enforcing ? "enforcing" : "not enforcing", p->n_engines,
 	    enforcing ? "" : ": ", settings_unenforced_text(why));
-	parent_note(p, RECORD_POLICY, "in use");
+	told_note(p, RECORD_POLICY, "in use");
 	if (p->reload_again && p->compile.pid == 0)
 		hup(p);
 }
@@ -574,148 +527,4 @@ parent_fail(struct parent *p, int status)
 		child_send(&p->children[CHILD_ENGINE + i], IPC_STOP);
 	/* Not from here: a caller may stand inside parent_advance. */
 	event_active(p->signals[0], EV_SIGNAL, 1);
-}
-
-/* ---- what is known outside ---- */
-
-/* A warden that says nothing is no assurance. */
-static bool
-rules_stand(const struct parent *p)
-{
-	return !p->watched || p->phase < PHASE_SERVING || (p->rules_ok &&
-	    clock_mono_ms() - p->rules_ms < RULES_STALE_MS);
-}
-
-/* Once when they go and once when they are back; where nobody looks at them
- * nothing is said of them. */
-static void
-say_rules(struct parent *p)
-{
-	bool ok = rules_stand(p);
-	const char *why = p->rules_ms > 0 && !p->rules_ok ? p->rules_why :
-	    "the role warden says nothing";
-
-	if (!p->watched || ok == p->rules_told ||
-	    p->phase != PHASE_SERVING)
-		return;
-	p->rules_told = ok;
-	if (ok) {
-		log_line(LOG_WARN, "the kernel's rules stand again");
-		parent_note(p, RECORD_RULES, "in place again");
-		return;
-	}
-	log_line(LOG_ERROR_, "RULES LOST, mode %s is not enforced: %s",
-	    settings_mode_word(p->settings.mode), why);
-	parent_note(p, RECORD_RULES, "lost: %s", why);
-}
-
-void
-parent_rules(struct parent *p, const struct ipc_rules *r)
-{
-	p->rules_ok = r != NULL && r->ok != 0;
-	p->rules_ms = r != NULL ? clock_mono_ms() : 0;
-	if (r != NULL)
-		snprintf(p->rules_why, sizeof(p->rules_why), "%.*s",
-		    (int)sizeof(r->why) - 1, r->why);
-	say_rules(p);
-}
-
-static void
-list_role(struct health *h, const struct child *c)
-{
-	h->roles[h->n_roles++] = (struct health_role){
-		.kind = c->kind, .index = c->index, .pid = (int32_t)c->pid,
-		.ready = c->ready, .restarts = c->restarts,
-	};
-	h->restarts += c->restarts;
-}
-
-static void
-list_roles(struct health *h, const struct parent *p)
-{
-	h->roles[h->n_roles++] = (struct health_role){
-		.kind = ROLE_PARENT, .pid = (int32_t)getpid(), .ready = true,
-	};
-	for (unsigned i = 0; i < p->n_children; i++)
-		if (p->children[i].started_ms > 0)
-			list_role(h, &p->children[i]);
-	if (p->compile.pid > 0)
-		list_role(h, &p->compile);
-}
-
-/* The service manager hears it first when readyz says it, and then once for
- * all reloads that it was told of, however they ended. */
-static void
-say_ready(struct parent *p)
-{
-	if (!p->ready_due || p->phase != PHASE_SERVING ||
-	    p->compile.pid > 0 || p->reload_again ||
-	    (!p->ready_told && !p->children[CHILD_RECORDER].wrote))
-		return;
-	p->ready_due = false;
-	p->ready_told = true;
-	if (p->stale)
-		notify_status("READY=1", "policy refused, generation %" PRIu64
-		    " stays; the log says why", p->generation);
-	else
-		notify_status("READY=1", "serving, mode %s, generation %"
-		    PRIu64, settings_mode_word(p->settings.mode),
-		    p->generation);
-}
-
-static void
-write_health(struct parent *p)
-{
-	struct health h = {
-		.generation = p->generation, .beat_ms = clock_mono_ms(),
-		.started_s = p->started_s, .engines = p->n_engines,
-		.engines_ready = child_engines_ready(p),
-		.serving = p->phase == PHASE_SERVING,
-		.recorder_ready = p->children[CHILD_RECORDER].ready &&
-		    p->children[CHILD_RECORDER].wrote &&
-		    p->emit != NULL && emit_ready(p->emit),
-		.rules = rules_stand(p),
-		.resolver_ready = p->children[CHILD_RESOLVER].ready,
-		.stale = p->stale, .draining = p->phase >= PHASE_DRAIN,
-		.unenforced = parent_unenforced(p),
-	};
-
-	list_roles(&h, p);
-	say_rules(p);
-	if (p->policy != NULL)
-		memcpy(h.digest, policy_digest(p->policy), sizeof(h.digest));
-	health_write(health, &h);
-	say_ready(p);		/* who hears it finds readyz say so */
-}
-
-/* What everything is denied without, so that a start anew costs nobody
- * anything; NULL: all is there.  How long a start or an end takes has limits
- * of its own. */
-static const char *
-missing(const struct parent *p)
-{
-	const struct child *recorder = &p->children[CHILD_RECORDER];
-
-	if (p->phase != PHASE_SERVING)
-		return NULL;
-	if (!recorder->ready || !emit_recorder_lives(p->emit))
-		return "the recorder does not turn";
-	if (!p->children[CHILD_RESOLVER].ready)
-		return "the resolver is away";
-	return child_engines_ready(p) > 0 ? NULL : "no engine serves";
-}
-
-static void
-feed_watchdog(struct parent *p)
-{
-	const char *why = missing(p);
-
-	if (!notify_is_watched())
-		return;
-	if (why == NULL)
-		notify_alive();
-	else if (why != p->starved)
-		log_line(LOG_ERROR_, "everything is denied: %s; the service "
-		    "manager ends the daemon if that lasts", why);
-	p->starved = why;
 }

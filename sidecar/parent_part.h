@@ -9,8 +9,8 @@
 #include "sidecar/parent.h"
 #include "sidecar/role.h"
 
-/* The state of the parent, for parent.c, child.c, shared.c and reload.c only:
- * each holds it in turn, in one thread, and calls the others on. */
+/* The state of the parent, for parent.c and its parts (shared, told, child,
+ * reload) only. */
 
 /* In the order of life. */
 enum phase {
@@ -95,6 +95,7 @@ struct parent {
 	struct counts *counts;
 	struct limit *limits;
 	struct emit *emit;
+	struct health_page *health;
 	struct event *reset[SETTINGS_LISTENERS_MAX];
 
 	struct event *signals[6];
@@ -103,7 +104,44 @@ struct parent {
 	struct event *last_call;	/* when draining has to be over */
 };
 
-/* ---- child.c ---- */
+static inline unsigned
+parent_engines_ready(const struct parent *p)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < p->n_engines; i++)
+		n += p->children[CHILD_ENGINE + i].ready;
+	return n;
+}
+
+/*
+ * Each of these calls those before it; back it only says what came to pass:
+ * reload_compiled, parent_advance, parent_fail.
+ */
+
+/* ---- shared.c: memory and sockets ---- */
+/* 0 or -errno; -EBUSY when another penstock writes the ledger. */
+MUST_USE int shared_make(struct parent *p);
+/* Accept and reset on the listeners while no engine lives. */
+void shared_guard(struct parent *p);
+void shared_close_listeners(struct parent *p);
+/* Open the file of records in a directory of our own; fd or -errno. */
+MUST_USE int shared_ledger_file(const struct parent *p);
+
+/* ---- told.c: what is known outside ---- */
+/* Into the ledger, once there is one. */
+void told_note(struct parent *p, enum record_kind kind, const char *fmt,
+    ...) __attribute__((format(printf, 3, 4)));
+/* A word of the warden's, or its end (NULL). */
+void told_rules(struct parent *p, const struct ipc_rules *r);
+/* Why it is not said to enforce; UNENFORCED_NOTHING: it does. */
+enum settings_unenforced told_unenforced(const struct parent *p);
+/* The page that the role admin reads, and READY to the service manager. */
+void told_health(struct parent *p);
+/* The service manager's watchdog, each second. */
+void told_alive(struct parent *p);
+
+/* ---- child.c: the roles ---- */
 /* 0, or -errno when no process was started; one that was and cannot be given
  * what it needs is killed, and child_ended is told. */
 MUST_USE int child_start(struct child *c);
@@ -117,16 +155,6 @@ void child_send(struct child *c, enum ipc_type type);
 void child_give(struct child *c, enum give what, unsigned index, int fd);
 /* The recorder's file, opened anew. */
 void child_give_ledger(struct child *c);
-unsigned child_engines_ready(const struct parent *p);
-
-/* ---- shared.c: memory and sockets ---- */
-/* 0 or -errno; -EBUSY when another penstock writes the ledger. */
-MUST_USE int shared_make(struct parent *p);
-/* Accept and reset on the listeners while no engine lives. */
-void shared_guard(struct parent *p);
-void shared_close_listeners(struct parent *p);
-/* Open the file of records in a directory of our own; fd or -errno. */
-MUST_USE int shared_ledger_file(const struct parent *p);
 
 /* ---- reload.c: compiling and adopting policies ---- */
 /* 0, or -errno when nothing was started; what was started and cannot go on
@@ -137,16 +165,10 @@ void reload_now(struct parent *p);
 void reload_compiled(struct parent *p, struct ipc_message *m);
 void reload_ended(struct parent *p);
 
-/* ---- parent.c ---- */
+/* ---- parent.c: the phases ---- */
 /* Something changed: go on to the next phase when this one is complete. */
 void parent_advance(struct parent *p);
 /* End the daemon with this status, at once and in order. */
 void parent_fail(struct parent *p, int status);
-void parent_note(struct parent *p, enum record_kind kind, const char *fmt,
-    ...) __attribute__((format(printf, 3, 4)));
-/* A word of the warden's, or its end (NULL). */
-void parent_rules(struct parent *p, const struct ipc_rules *r);
-/* Why it is not said to enforce; UNENFORCED_NOTHING: it does. */
-enum settings_unenforced parent_unenforced(const struct parent *p);
 
 #endif

@@ -135,7 +135,7 @@ refuse(struct parent *p, const char *why)
 	p->stale = true;
 	log_line(LOG_ERROR_, "policy refused, generation %" PRIu64
 	    " stays: %s", p->generation, why);
-	parent_note(p, RECORD_POLICY, "refused: %s", why);
+	told_note(p, RECORD_POLICY, "refused: %s", why);
 }
 
 static int
@@ -262,13 +262,13 @@ say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
 			    " RUNEWARD_DNS_RESOLVERS" : "");
 		return;
 	}
-	why = settings_unenforced_text(parent_unenforced(p));
+	why = settings_unenforced_text(told_unenforced(p));
 	log_line(LOG_INFO_, "policy in use generation=%" PRIu64
 	    " before=%" PRIu64 " digest=%s cells=%zu warnings=%u %s%s",
 	    p->generation, before, digest, policy_cells(p->policy),
 	    c->warnings, why[0] == '\0' ? "enforcing" : "NOT ENFORCING: ",
 	    why);
-	parent_note(p, RECORD_POLICY, "in use: rules +%u -%u, cells +%u -%u, "
+	told_note(p, RECORD_POLICY, "in use: rules +%u -%u, cells +%u -%u, "
 	    "names in files +%u -%u; %s%s",
 	    p->change.rules_added, p->change.rules_removed,
 	    p->change.cells_added, p->change.cells_removed,

@@ -256,7 +256,7 @@ lock_ledger(struct parent *p)
 void
 shared_guard(struct parent *p)
 {
-	bool alone = p->phase <= PHASE_SERVING && child_engines_ready(p) == 0;
+	bool alone = p->phase <= PHASE_SERVING && parent_engines_ready(p) == 0;
 
 	for (unsigned i = 0; i < p->settings.n_listeners; i++) {
 		if (p->reset[i] == NULL)
