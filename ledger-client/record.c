@@ -157,7 +157,7 @@ static bool
 numbers_hold(const struct record *r)
 {
 	return ((r->connection | r->request | r->generation | r->bytes_up |
-	    r->bytes_down | r->duration_us | (uint64_t)r->wall_us |
+	    r->bytes_down | r->lost_up | r->lost_down | r->duration_us | (uint64_t)r->wall_us |
 	    (uint64_t)r->mono_us) >> 63) == 0;
 }
 
@@ -438,6 +438,14 @@ put_verdict(struct line *l, const struct record *r)
 		put_word(l, "would", verdict_word((enum verdict)r->would));
 }
 
+/* A number that was not given is left out. */
+static void
+put_given(struct line *l, const char *key, uint64_t v)
+{
+	if (v != 0)
+		put_number(l, key, v);
+}
+
 static void
 put_end(struct line *l, const struct record *r)
 {
@@ -447,14 +455,8 @@ put_end(struct line *l, const struct record *r)
 	put_number(l, "bytes_up", r->bytes_up);
 	put_number(l, "bytes_down", r->bytes_down);
 	put_number(l, "duration_us", r->duration_us);
-}
-
-/* A number that was not given is left out. */
-static void
-put_given(struct line *l, const char *key, uint64_t v)
-{
-	if (v != 0)
-		put_number(l, key, v);
+	put_given(l, "lost_up", r->lost_up);
+	put_given(l, "lost_down", r->lost_down);
 }
 
 static void

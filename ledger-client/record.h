@@ -81,6 +81,7 @@ struct record {
 	uint64_t generation;
 	uint8_t digest[POLICY_DIGEST_BYTES];
 	uint64_t bytes_up, bytes_down, duration_us;
+	uint64_t lost_up, lost_down;	/* RECORD_END: received, not delivered */
 	struct endpoint client, original;
 	struct endpoint dialled;	/* RECORD_DECISION: what would be first */
 	uint16_t text_len;

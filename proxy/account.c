@@ -234,6 +234,8 @@ account_end(struct conn *c, enum record_how how, enum reason why)
 	r->how = (uint8_t)how;
 	r->bytes_up = take_bytes(c, &c->up, COUNT_BYTES_UP);
 	r->bytes_down = take_bytes(c, &c->client, COUNT_BYTES_DOWN);
+	r->lost_up = c->lost_up;
+	r->lost_down = c->lost_down;
 	r->duration_us = (uint64_t)(r->mono_us - c->opened_us);
 	if (!c->is_dialled)
 		r->dialled.addr = (struct addr){ 0 };

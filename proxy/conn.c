@@ -108,7 +108,8 @@ conn_enter(struct conn *c, enum conn_state state)
 		    c->forward == NULL ? l->hello_ms : l->idle_ms);
 		break;
 	case CONN_END:
-		c->deadline_ms = now + l->linger_ms;
+		c->deadline_ms = now + (c->how == HOW_RESET_CLIENT ||
+		    c->how == HOW_RESET_UPSTREAM ? l->idle_ms : l->linger_ms);
 		if (c->open != NULL)
 			dial_cancel(c);
 		break;

@@ -114,7 +114,9 @@ struct conn {
 	struct event *timer;		/* NULL in an open relay: swept */
 	int64_t timer_ms;		/* when the timer fires, 0: not armed */
 	int64_t deadline_ms;		/* of the state; 0: none */
-	int64_t moved_ms;		/* RELAY: a byte moved */
+	int64_t moved_ms;		/* RELAY, END: a byte moved */
+	uint64_t left;			/* END: not yet taken behind a reset */
+	uint64_t lost_up, lost_down;	/* END: given up */
 	int64_t opened_us;		/* or when the request was judged */
 	uint64_t id, request;
 	struct buf in;			/* from the client, not yet judged */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <linux/sockios.h>
-#include <sys/ioctl.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "proxy/conn.h"
 
 #define OUTQ_POLL_MS 5
+#define OUTQ_POLL_MAX_MS 1000
 
 static void
 set_reset(int fd)
@@ -61,24 +61,66 @@ end_refused(struct conn *c)
 	return drain(c);
 }
 
+/* What neither peer will get any more, told in the end record. */
+static void
+lose(struct conn *c)
+{
+	c->lost_up = side_left(&c->up);
+	c->lost_down = side_left(&c->client);
+	/* Held at a gate that did not open. */
+	if (c->forward == NULL && c->is_dialled)
+		c->lost_up += buf_left(&c->in);
+}
+
+/* Nobody is there any more who could take it. */
+static bool
+is_closed(int fd)
+{
+	struct tcp_info info = { 0 };
+	socklen_t len = sizeof(info);
+
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
+	    info.tcpi_state == TCP_CLOSE;
+}
+
+/* The kernel tells nobody that a peer has taken what it had for it: look
+ * again soon, and less often for one that stands still. */
+static void
+look_again(struct conn *c, int64_t now)
+{
+	int64_t ms = (now - c->moved_ms) / 8;
+
+	ms = ms < OUTQ_POLL_MS ? OUTQ_POLL_MS : ms;
+	conn_timer(c, now + (ms > OUTQ_POLL_MAX_MS ? OUTQ_POLL_MAX_MS : ms));
+}
+
 /* One peer has reset: the other gets what came before, then a reset.  A
- * reset throws away what the kernel has not sent, so that is waited for. */
+ * reset throws away what the other has not taken, so that is waited for as
+ * in a relay: until nothing moves for the idle limit. */
 static enum step
 end_reset(struct conn *c, struct side *other)
 {
-	int left = 0, e;
+	int64_t now = conn_now_ms();
+	uint64_t left;
+	int e;
 
 	if (other->fd < 0)
 		return STEP_GONE;
 	e = side_flush(other);
-	if (e == 0 && other->piped == 0 &&
-	    ioctl(other->fd, SIOCOUTQ, &left) < 0)
-		left = 0;
-	if (conn_now_ms() < c->deadline_ms && (e == -EAGAIN ||
-	    (e == 0 && left > 0))) {
-		conn_timer(c, conn_now_ms() + OUTQ_POLL_MS);
+	left = side_left(other);
+	if (left > 0 && (e == 0 || e == -EAGAIN) && now < c->deadline_ms &&
+	    !is_closed(other->fd)) {
+		if (left != c->left) {
+			c->left = left;
+			c->moved_ms = now;
+			c->deadline_ms = now + c->proxy->limits.idle_ms;
+		}
+		look_again(c, now);
 		return STEP_WAIT;
 	}
+	if (left > 0 && now >= c->deadline_ms && c->reason == REASON_NONE)
+		c->reason = REASON_IDLE;
+	lose(c);
 	set_reset(other->fd);
 	return STEP_GONE;
 }
@@ -95,6 +137,7 @@ end_step(struct conn *c)
 	case HOW_RESET_UPSTREAM:
 		return end_reset(c, &c->client);
 	case HOW_CUT:
+		lose(c);
 		set_reset(c->client.fd);
 		set_reset(c->up.fd);
 		return STEP_GONE;

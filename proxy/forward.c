@@ -578,6 +578,17 @@ no_room_down(struct conn *c)
 	    conn_refuse(c, REASON_LIMIT_MEMORY);
 }
 
+/* It takes no answer any more; what it had sent before goes up. */
+static enum step
+client_reset(struct conn *c)
+{
+	c->client.reset = true;
+	buf_free(&c->client.out);
+	if (c->forward->up_done || c->up.reset)
+		return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
+	return STEP_WAIT;
+}
+
 static enum step
 go_down(struct conn *c)
 {
@@ -585,12 +596,14 @@ go_down(struct conn *c)
 	ssize_t n;
 	int e;
 
+	if (c->client.reset)
+		return client_reset(c);
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		e = side_flush(&c->client);
 		if (e == -EAGAIN)
 			return STEP_WAIT;
 		if (e < 0)
-			return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
+			return client_reset(c);
 		if (f->down_done)
 			return STEP_WAIT;
 		if (!f->down_head) {
@@ -726,7 +739,8 @@ forward_wants(const struct conn *c, bool client)
 	if (client && !f->up_done && !c->client.eof && !c->up.reset &&
 	    buf_left(&c->up.out) == 0)
 		want |= SIDE_READ;
-	if (!client && !f->down_done && buf_left(&c->client.out) == 0)
+	if (!client && !f->down_done && !c->client.reset &&
+	    buf_left(&c->client.out) == 0)
 		want |= SIDE_READ;
 	return want;
 }

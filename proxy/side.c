@@ -2,7 +2,9 @@
 #include "proxy/side.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 /* Behind these a read that falls short is not the last: an end or an error
@@ -106,4 +108,16 @@ side_flush(struct side *s)
 		buf_take(&s->out, (size_t)n);
 	}
 	return 0;
+}
+
+uint64_t
+side_left(const struct side *s)
+{
+	int left = 0;
+
+	if (s->fd < 0)
+		return 0;
+	if (ioctl(s->fd, SIOCOUTQ, &left) < 0 || left < 0)
+		left = 0;
+	return buf_left(&s->out) + s->piped + (uint64_t)left;
 }

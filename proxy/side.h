@@ -50,5 +50,7 @@ ssize_t side_fill(struct side *s, struct buf *b, size_t max);
 ssize_t side_send(struct side *s, const void *data, size_t size, bool more);
 /* Send what waits in `out`: 0 all is gone, -EAGAIN, another -errno. */
 int side_flush(struct side *s);
+/* Bytes for it that its peer has not taken: ours, and the kernel's. */
+uint64_t side_left(const struct side *s);
 
 #endif

@@ -303,8 +303,9 @@ gate_read(struct conn *c)
 	}
 	if (n == -ENOMEM)
 		return conn_refuse(c, REASON_LIMIT_MEMORY);
+	/* What came before is judged, and passed on where that opens it. */
 	if (n < 0 && n != -EAGAIN && n != -ENOBUFS)
-		return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
+		c->client.eof = c->client.reset = true;
 	if (was_empty && buf_left(&c->in) > 0 &&
 	    c->open->gate == GATE_OPAQUE)
 		c->deadline_ms = conn_now_ms() + c->proxy->limits.hello_ms;
@@ -329,6 +330,8 @@ tunnel_gate(struct conn *c)
 		s = gate_retry(c);
 		break;
 	case GATE_FLIGHT:
+		if (c->client.reset && buf_left(&c->in) > 0)
+			return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
 		/* who has ended without a further byte shows no second hello */
 		if (!c->up.eof && (!c->client.eof || buf_left(&c->in) > 0))
 			return STEP_WAIT;
@@ -340,6 +343,8 @@ tunnel_gate(struct conn *c)
 	if (c->client.eof && c->open->gate == GATE_OPAQUE &&
 	    buf_left(&c->in) == 0)
 		return gate_open(c);
+	if (c->client.reset && c->open->gate != GATE_FLIGHT)
+		return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
 	if (c->client.eof && c->open->gate != GATE_FLIGHT)
 		return conn_refuse(c, REASON_HELLO_INCOMPLETE);
 	return STEP_WAIT;

@@ -380,8 +380,8 @@ allowed_again(struct conn *c)
 		return true;
 	/* The request under way; a later one is judged anyway. */
 	if (c->forward != NULL)
-		return (c->state != CONN_RELAY && c->state != CONN_DIAL) ||
-		    request_allowed(c);
+		return (c->state != CONN_RELAY && c->state != CONN_DIAL &&
+		    c->state != CONN_END) || request_allowed(c);
 	return (c->state == CONN_NAME && !c->inside) ||
 	    still_allowed(c, c->end);
 }
@@ -409,12 +409,20 @@ is_between_requests(const struct conn *c)
 	    c->open->shown == SHOWN_NOTHING;
 }
 
+/* One side has reset, and what came from it still goes to the other. */
+static bool
+is_delivering(const struct conn *c)
+{
+	return c->state == CONN_END && (c->how == HOW_RESET_CLIENT ||
+	    c->how == HOW_RESET_UPSTREAM);
+}
+
 void
 conn_judge_again(struct conn *c)
 {
 	bool ok;
 
-	if (c->state == CONN_END || !c->looked)
+	if ((c->state == CONN_END && !is_delivering(c)) || !c->looked)
 		return;
 	ok = find_cell_again(c) && allowed_again(c);
 	/* Numbers of rules are those of one policy. */
@@ -422,7 +430,10 @@ conn_judge_again(struct conn *c)
 		c->open->decision.rule = RULE_NONE;
 	if (ok)
 		return;
-	if (account_is_open(c) || is_between_requests(c))
+	if (c->state == CONN_END) {
+		c->how = HOW_CUT;
+		c->reason = REASON_POLICY_CHANGED;
+	} else if (account_is_open(c) || is_between_requests(c))
 		conn_cut(c, HOW_CUT, REASON_POLICY_CHANGED);
 	else
 		conn_refuse(c, REASON_POLICY_CHANGED);

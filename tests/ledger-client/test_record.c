@@ -170,6 +170,15 @@ an_end_says_how_and_how_much(void **state)
 	assert_word(j, "verdict", "deny");
 	assert_true(json_integer_value(json_object_get(j, "bytes_down")) ==
 	    INT64_MAX);
+	assert_null(json_object_get(j, "lost_up"));
+	assert_null(json_object_get(j, "lost_down"));
+	json_decref(j);
+	r.lost_up = 3;
+	r.lost_down = 5;
+	j = json_of(&r);
+	assert_int_equal(json_integer_value(json_object_get(j, "lost_up")), 3);
+	assert_int_equal(json_integer_value(json_object_get(j, "lost_down")),
+	    5);
 	json_decref(j);
 }
 
@@ -257,6 +266,7 @@ all_strings_at_their_longest_still_make_one_line(void **state)
 	assert_int_equal(s.data[5], '~');
 	assert_int_equal(record_get(&r, TEXT_DETAIL).len, 0);
 	r.bytes_up = r.bytes_down = r.duration_us = INT64_MAX;
+	r.lost_up = r.lost_down = INT64_MAX;
 	j = json_of(&r);
 	json_decref(j);
 }
@@ -332,6 +342,8 @@ W27_a_number_that_a_reader_cannot_hold_is_refused(void **state)
 	REFUSED(r.generation = UINT64_MAX);
 	REFUSED(r.bytes_up = UINT64_MAX);
 	REFUSED(r.bytes_down = UINT64_MAX);
+	REFUSED(r.lost_up = UINT64_MAX);
+	REFUSED(r.lost_down = UINT64_MAX);
 	REFUSED(r.duration_us = UINT64_MAX);
 	REFUSED(r.mono_us = -1);
 	REFUSED(r.wall_us = -1);

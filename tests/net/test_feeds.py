@@ -132,7 +132,8 @@ def manual_keys():
 
 
 NUMBERS = {"v", "seq", "mono_us", "connection", "request", "port", "qtype",
-           "status", "bytes_up", "bytes_down", "duration_us", "count",
+           "status", "bytes_up", "bytes_down", "duration_us",
+           "lost_up", "lost_down", "count",
            "generation"}
 
 

@@ -2,10 +2,12 @@
 #include "tests/replay/stage.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -15,6 +17,7 @@
  * them; each test is named after its reports. */
 
 static int origin, web;
+static const struct proxy_limits *limits;
 static uint8_t hello[1024];
 static char got[16384];
 
@@ -22,9 +25,22 @@ static int
 up(void **state)
 {
 	(void)state;
-	stage_up(NULL, NULL);
+	stage_up(NULL, limits);
 	origin = stage_listen(ORIGIN, 443);
 	web = stage_listen(ORIGIN, 80);
+	return 0;
+}
+
+static int
+up_hasty(void **state)
+{
+	static struct proxy_limits hasty;
+
+	hasty = stage_limits;
+	hasty.linger_ms = 50;
+	limits = &hasty;
+	up(state);
+	limits = NULL;
 	return 0;
 }
 
@@ -431,6 +447,223 @@ N38_the_longest_refusal_is_a_record_too(void **state)
 	}
 }
 
+/* What the other end has taken of what was sent. */
+static size_t
+taken(int fd, size_t sent)
+{
+	int left = 0;
+
+	usleep(200000);
+	assert_int_equal(ioctl(fd, SIOCOUTQ, &left), 0);
+	return sent - (size_t)left;
+}
+
+static void
+take_little(int fd)
+{
+	const int few = 4096;
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &few, sizeof(few));
+}
+
+/* As much as goes. */
+static size_t
+stuff(int fd, size_t max)
+{
+	static char block[60000];
+	size_t sent = 0;
+
+	for (int still = 0; still < 20 && sent < max; still++) {
+		ssize_t n = send(fd, block, sizeof(block), MSG_DONTWAIT);
+
+		if (n > 0) {
+			sent += (size_t)n;
+			still = 0;
+		} else {
+			usleep(10000);
+		}
+	}
+	return sent;
+}
+
+/* Not at first, nor the last of it at once, but later than linger_timeout; and
+ * then the reset. */
+static void
+reads_late(int fd, size_t len)
+{
+	static char bite[4096];
+	size_t n = 0;
+	bool reset;
+
+	usleep(700000);
+	for (size_t left = 32768; left > 4096; left /= 2) {
+		while (n + left < len) {
+			ssize_t k = recv(fd, bite, sizeof(bite), 0);
+
+			if (k <= 0)
+				fail_msg("%zu of %zu bytes", n, len);
+			n += (size_t)k;
+		}
+		usleep(300000);
+	}
+	n += stage_read_all(fd, got, sizeof(got), &reset);
+	assert_int_equal(n, len);
+	assert_true(reset);
+}
+
+static void
+lost(size_t up_bytes, size_t down_bytes)
+{
+	const struct record *r = stage_record(RECORD_END);
+
+	assert_int_equal(r->lost_up, up_bytes);
+	assert_int_equal(r->lost_down, down_bytes);
+}
+
+static int
+late_client(uint16_t port)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET,
+	    .sin_port = htons(port), .sin_addr.s_addr = htonl(0xcb007109) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	take_little(fd);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	return fd;
+}
+
+static void
+what_came_before_a_servers_reset_is_waited_for(void **state)
+{
+	int fd, server, lfd = stage_listen(ORIGIN, 22);
+	size_t n;
+
+	(void)state;
+	stage_pin("git.test", ORIGIN);
+	for (size_t big = 60000; big < 8u << 20; big *= 100) {
+		fd = late_client(3128);
+		say(fd, "CONNECT git.test:22 HTTP/1.1\r\n"
+		    "Host: git.test:22\r\n\r\nSSH-2.0-a\r\n");
+		stage_read_head(fd, got, sizeof(got));
+		server = stage_accept(lfd);
+		assert_true(server >= 0);
+		stage_expect(server, "SSH-2.0-a\r\n", 11);
+		n = taken(server, stuff(server, big));
+		reset_by(server);
+		reads_late(fd, n);
+		close(fd);
+		lost(0, 0);
+	}
+	close(lfd);
+	fd = late_client(80);
+	say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	stage_read_head(server, got, sizeof(got));
+	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	n = taken(server, stuff(server, 60000));
+	assert_int_equal(n, 60000);
+	reset_by(server);
+	reads_late(fd, n);
+	close(fd);
+	lost(0, 0);
+}
+
+static void
+what_came_before_a_clients_reset_is_waited_for(void **state)
+{
+	int fd, server;
+	size_t n;
+
+	(void)state;
+	take_little(origin);
+	take_little(web);
+	fd = opened(&server);
+	n = taken(fd, stuff(fd, 60000));
+	reset_by(fd);
+	reads_late(server, n);
+	close(server);
+	lost(0, 0);
+	/* it takes no answer */
+	fd = stage_connect(WANTED, 80);
+	say(fd, "POST / HTTP/1.1\r\nHost: allowed.test\r\n"
+	    "Content-Length: 99999999\r\n\r\n");
+	server = stage_accept(web);
+	assert_true(server >= 0);
+	stage_read_head(server, got, sizeof(got));
+	n = taken(fd, stuff(fd, 32 << 20));
+	reset_by(fd);
+	say(server, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
+	reads_late(server, n);
+	close(server);
+	lost(0, 0);
+}
+
+static void
+first_bytes_before_a_reset_are_judged_and_go_up(void **state)
+{
+	int lfd = stage_listen(ORIGIN, 22), fd, server;
+	bool reset;
+
+	(void)state;
+	stage_pin("git.test", ORIGIN);
+	fd = stage_connect(WANTED, 3128);
+	say(fd, "CONNECT git.test:22 HTTP/1.1\r\nHost: git.test:22\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	server = stage_accept(lfd);
+	assert_true(server >= 0);
+	stage_hold();
+	say(fd, "SSH-2.0-a\r\nmore");
+	reset_by(fd);
+	assert_int_equal(stage_read_all(server, got, sizeof(got), &reset), 15);
+	assert_true(reset);
+	assert_string_equal(got, "SSH-2.0-a\r\nmore");
+	assert_int_equal(stage_record(RECORD_END)->how, HOW_RESET_CLIENT);
+	close(server);
+	close(lfd);
+}
+
+/* A reader that takes nothing is waited for as an idle one, and no longer
+ * than the policy allows what it would read. */
+static void
+what_is_given_up_is_told(void **state)
+{
+	const struct record *r;
+	int fd, server;
+	bool reset;
+	size_t n;
+
+	(void)state;
+	for (int forbidden = 0; forbidden < 2; forbidden++) {
+		size_t len = stage_hello("allowed.test", hello, sizeof(hello));
+
+		fd = late_client(443);
+		stage_send(fd, hello, len);
+		server = stage_accept(origin);
+		assert_true(server >= 0);
+		stage_expect(server, hello, len);
+		n = taken(server, stuff(server, 60000));
+		reset_by(server);
+		usleep(50000);
+		if (forbidden)
+			stage_policy("version: 1\nnetwork:\n"
+			    "  resolvers: [198.18.0.53]\n  rule:\n    - {verdict: "
+			    "allow, hostname: second.test}\n");
+		r = stage_record(RECORD_END);
+		assert_int_equal(r->how, forbidden ? HOW_CUT :
+		    HOW_RESET_UPSTREAM);
+		assert_int_equal(r->reason, forbidden ?
+		    REASON_POLICY_CHANGED : REASON_IDLE);
+		assert_int_equal(r->lost_up, 0);
+		assert_true(r->lost_down > 0);
+		assert_int_equal(stage_read_all(fd, got, sizeof(got), &reset),
+		    n - r->lost_down);
+		assert_true(reset);
+		close(fd);
+	}
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -446,6 +679,14 @@ main(void)
 		T(B083_every_connection_ends_in_one_record),
 		T(N23_slow_is_not_idle_and_the_way_up_is_kept_alive),
 		cmocka_unit_test(N26_everything_works_above_descriptor_1023),
+		cmocka_unit_test_setup_teardown(
+		    what_came_before_a_servers_reset_is_waited_for,
+		    up_hasty, down),
+		cmocka_unit_test_setup_teardown(
+		    what_came_before_a_clients_reset_is_waited_for,
+		    up_hasty, down),
+		T(first_bytes_before_a_reset_are_judged_and_go_up),
+		T(what_is_given_up_is_told),
 		T(N28_small_pieces_are_not_held_back),
 		T(N38_the_longest_refusal_is_a_record_too),
 	};
