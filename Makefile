@@ -63,7 +63,7 @@ policy_SRC := span host addr verdict problem yaml charter rules names cidr \
 	shadow build \
 	image policy decide
 ledger-client_SRC := clock log record emit count fold
-dns_SRC := share message pin cache ask resolve way front front_tcp
+dns_SRC := share message pin pin_write cache ask resolve way front front_tcp
 proxy_SRC := proxy limit buf side watch pipes listen conn name weigh account dial \
 	tunnel relay end forward body \
 	hello ja4 flight http http_body http_write refuse
@@ -147,6 +147,7 @@ $(B)/tests/proxy/test_listen: LDFLAGS += -Wl,--wrap=getsockopt \
 	-Wl,--wrap=getsockname,--wrap=conn_new,--wrap=account_turned_away
 
 $(B)/tests/dns/test_resolve: LDFLAGS += -Wl,--wrap=event_new
+$(B)/tests/dns/test_front_tcp: LDFLAGS += -Wl,--wrap=evbuffer_expand
 $(B)/tests/dns/test_share: LDFLAGS += -Wl,--wrap=calloc
 $(B)/tests/sidecar/test_recorder: LDFLAGS += -Wl,--wrap=write
 

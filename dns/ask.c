@@ -154,14 +154,17 @@ static enum reason
 fill(struct ask_question *q, const struct policy *p, uint32_t cell,
     const struct host *name)
 {
-	struct cell_view v;
+	struct pin_cell v;
 
 	if (p == NULL)
 		return REASON_POLICY_UNAVAILABLE;
-	if (!policy_cell(p, cell, 0, &v) || v.id.len >= sizeof(q->cell))
+	if (!pin_cell_of(p, cell, &v) || v.id.len >= sizeof(q->cell) ||
+	    v.run.len >= sizeof(q->run))
 		return REASON_UNKNOWN_CELL;
 	q->generation = policy_generation(p);
 	memcpy(q->cell, v.id.data, v.id.len);
+	if (v.run.len > 0)
+		memcpy(q->run, v.run.data, v.run.len);
 	q->name = *name;
 	return REASON_NONE;
 }

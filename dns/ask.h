@@ -21,6 +21,7 @@ struct ask_question {
 	char cell[POLICY_ID_BYTES];	/* its id: a number is that of one
 					 * policy, and the resolver may have
 					 * another one */
+	char run[POLICY_ID_BYTES];	/* its life: see pin_cell */
 	struct host name;
 };
 

@@ -42,7 +42,8 @@ struct waiting {
 	struct engine *engine;		/* engine's question (VIA_NONE), or
 					 * NULL when it ended */
 	uint64_t ask_id, generation;
-	char cell_id[POLICY_ID_BYTES];
+	char cell_id[POLICY_ID_BYTES];	/* engine's; else whose place it has */
+	char cell_run[POLICY_ID_BYTES];	/* engine's */
 };
 
 /*
@@ -72,6 +73,7 @@ struct front {
 	unsigned n_waiting;
 	struct fold *fold;
 	struct share *share;		/* of each client in the questions */
+	struct share *cells;		/* of each cell, engines' too */
 	uint8_t reply[MESSAGE_MAX_BYTES];
 };
 
@@ -292,7 +294,8 @@ static bool
 is_refusal(enum reason why)
 {
 	return why == REASON_DNS_SPECIAL_USE || why == REASON_LIMIT_TOTAL ||
-	    why == REASON_LIMIT_CLIENT || why == REASON_LIMIT_MEMORY ||
+	    why == REASON_LIMIT_CLIENT || why == REASON_LIMIT_CELL ||
+	    why == REASON_LIMIT_MEMORY ||
 	    why == REASON_LEDGER_UNAVAILABLE;
 }
 
@@ -314,14 +317,15 @@ answer_failure(struct waiting *w, enum reason why, uint32_t ttl_s)
 	send_answer(w, &a);
 }
 
-static bool
+static enum reason
 pin_answer(const struct waiting *w, const struct cache_answer *a)
 {
-	struct cell_view cell = { 0 };
+	struct pin_cell cell;
 	int64_t now = clock_mono_ms();
 
-	return policy_cell(w->front->policy, w->cell, 0, &cell) &&
-	    pin_add(w->front->parts.pins, cell.id, &w->question.name,
+	if (!pin_cell_of(w->front->policy, w->cell, &cell))
+		return REASON_UNKNOWN_CELL;
+	return pin_add(w->front->parts.pins, &cell, &w->question.name,
 	    a->addrs, a->n_addrs,
 	    now + (int64_t)a->ttl_s * 1000 + PIN_GRACE_MS, now);
 }
@@ -341,8 +345,8 @@ conclude(struct waiting *w, struct cache_answer *a)
 	    !emit_ready(w->front->parts.emit))
 		why = REASON_LEDGER_UNAVAILABLE;
 	/* what no connection would find is not told */
-	if (why == REASON_NONE && !pin_answer(w, a))
-		why = REASON_LIMIT_TOTAL;
+	if (why == REASON_NONE)
+		why = pin_answer(w, a);
 	if (!is_refusal(why) && !record_allowed(w, told))
 		why = REASON_LEDGER_UNAVAILABLE;
 	if (is_refusal(why))
@@ -369,6 +373,14 @@ settle(struct waiting *w, const struct cache_answer *got)
 }
 
 static void
+give_parts(const struct waiting *w)
+{
+	if (w->via != VIA_NONE)
+		share_give(w->front->share, &w->client.addr);
+	share_give_cell(w->front->cells, span_str(w->cell_id));
+}
+
+static void
 waiting_free(struct waiting *w)
 {
 	struct front_tcp *tcp = w->tcp;
@@ -379,8 +391,7 @@ waiting_free(struct waiting *w)
 	w->front->n_waiting--;
 	if (w->engine != NULL)
 		w->engine->n_open--;
-	if (w->via != VIA_NONE)
-		share_give(w->front->share, &w->client.addr);
+	give_parts(w);
 	free(w);
 	if (tcp != NULL)
 		front_tcp_release(tcp);	/* may read the next message */
@@ -413,10 +424,13 @@ static enum reason
 find_engine_cell(struct waiting *w)
 {
 	const struct policy *p = w->front->policy;
+	struct pin_cell now;
 
 	w->cell = policy_cell_by_id(p, span_str(w->cell_id));
-	if (w->cell != CELL_NONE)
+	if (pin_cell_of(p, w->cell, &now) &&
+	    span_eq(now.run, span_str(w->cell_run)))
 		return REASON_NONE;
+	w->cell = CELL_NONE;
 	return w->generation == policy_generation(p) ? REASON_UNKNOWN_CELL :
 	    REASON_POLICY_CHANGED;
 }
@@ -500,26 +514,47 @@ answer_type(struct waiting *w)
 	return true;
 }
 
+/* A part of the client, and of the cell, for one question more. */
+static enum reason
+take_parts(struct waiting *w)
+{
+	struct front *f = w->front;
+	/* An engine asks for many clients, whose connections are bounded. */
+	bool shared = w->via != VIA_NONE;
+	enum reason why = REASON_NONE;
+	struct pin_cell cell;
+
+	if (shared && pin_cell_of(f->policy, w->cell, &cell) &&
+	    cell.id.len < sizeof(w->cell_id)) {
+		memset(w->cell_id, 0, sizeof(w->cell_id));
+		memcpy(w->cell_id, cell.id.data, cell.id.len);
+	}
+	if (shared)
+		why = share_take(f->share, &w->client.addr);
+	if (why != REASON_NONE)
+		return why;
+	why = share_take_cell(f->cells, span_str(w->cell_id));
+	if (why != REASON_NONE && shared)
+		share_give(f->share, &w->client.addr);
+	return why;
+}
+
 /* A place for the question, with a copy of it; NULL and why when there is
  * none. */
 static struct waiting *
-waiting_new(const struct waiting *from, enum reason *why)
+waiting_new(struct waiting *from, enum reason *why)
 {
 	struct front *f = from->front;
-	/* An engine asks for many clients, whose connections are bounded. */
-	bool shared = from->via != VIA_NONE;
 	bool full = f->n_waiting >= f->settings.pending_max;
 	struct waiting *w;
 
-	*why = shared ? share_take(f->share, &from->client.addr) :
-	    REASON_NONE;
+	*why = take_parts(from);
 	if (*why != REASON_NONE)
 		return NULL;
 	w = full ? NULL : malloc(sizeof(*w));
 	if (w == NULL) {
 		*why = full ? REASON_LIMIT_TOTAL : REASON_LIMIT_MEMORY;
-		if (shared)
-			share_give(f->share, &from->client.addr);
+		give_parts(from);
 		return NULL;
 	}
 	*w = *from;
@@ -608,9 +643,10 @@ question(struct front *f, struct waiting *w, struct span msg)
 	if (message_query(msg, &w->question, &id_known) != PARSE_DONE) {
 		w->question.name.len = 0;	/* not known to be one */
 		w->question.type = 0;
-		d.reason = REASON_DNS_MALFORMED;
+		d.reason = w->question.opcode != 0 ? REASON_DNS_TYPE :
+		    REASON_DNS_MALFORMED;
 		record_refused(w, &d);
-		n = id_known ? message_formerr(msg, f->reply,
+		n = id_known ? message_unread(msg, f->reply,
 		    sizeof(f->reply)) : 0;
 		if (n > 0 && w->via == VIA_DNS_UDP)
 			way_send(&w->way, span_of(f->reply, n));
@@ -667,6 +703,7 @@ on_tcp_refused(void *arg, const struct endpoint *client, enum reason why)
 	struct waiting w = { .front = f, .via = VIA_DNS_TCP,
 	    .client = *client, .cell = CELL_NONE };
 
+	(void)find_cell(&w);		/* for the record, where it is known */
 	record_refused(&w, &(struct decision){ .reason = why,
 	    .rule = RULE_NONE });
 	emit_flush(f->parts.emit);
@@ -726,12 +763,14 @@ read_question(struct waiting *w, const struct ask_question *q, ssize_t n)
 {
 	if (n != (ssize_t)sizeof(*q) || q->name.len > HOST_MAX_BYTES ||
 	    memchr(q->cell, '\0', sizeof(q->cell)) == NULL ||
+	    memchr(q->run, '\0', sizeof(q->run)) == NULL ||
 	    host_parse(&w->question.name, span_of(q->name.name,
 	    q->name.len)) != REASON_NONE)
 		return false;
 	w->ask_id = q->id;
 	w->generation = q->generation;
 	memcpy(w->cell_id, q->cell, sizeof(w->cell_id));
+	memcpy(w->cell_run, q->run, sizeof(w->cell_run));
 	w->via = VIA_NONE;
 	return true;
 }
@@ -838,12 +877,15 @@ front_new(struct front **out, const struct front_settings *s,
 	f->parts = *parts;
 	f->fold = fold_new(parts->base, parts->emit, FOLD_MS);
 	f->share = share_new(f->settings.client_max);
-	if (f->fold == NULL || f->share == NULL) {
+	f->cells = share_new(0);
+	if (f->fold == NULL || f->share == NULL || f->cells == NULL) {
 		fold_free(f->fold);
 		share_free(f->share);
+		share_free(f->cells);
 		free(f);
 		return -ENOMEM;
 	}
+	share_cells(f->cells, f->settings.pending_max, 1);
 	*out = f;
 	return 0;
 }
@@ -869,6 +911,7 @@ front_free(struct front *f)
 	}
 	fold_free(f->fold);
 	share_free(f->share);
+	share_free(f->cells);
 	free(f);
 }
 
@@ -909,6 +952,9 @@ front_set_policy(struct front *f, const struct policy *p)
 	struct waiting *w = f->waiting, *next;
 
 	f->policy = p;
+	pin_set_policy(f->parts.pins, p);
+	share_cells(f->cells, f->settings.pending_max,
+	    p != NULL ? (uint32_t)policy_cells(p) : 1);
 	/* what a freed one lets be read goes before the head of the list:
 	 * it is judged by the new policy already */
 	for (; w != NULL; w = next) {

@@ -25,7 +25,8 @@ struct front_settings {
 	unsigned pending_max;	/* open questions, default 4096 */
 	unsigned client_max;	/* of them for one client, and of the TCP
 				 * connections in the same part; default a
-				 * quarter */
+				 * quarter.  Cells share them as
+				 * share_split says. */
 };
 
 /* Everything is borrowed and outlives the front. */

@@ -413,6 +413,7 @@ void
 front_tcp_answer(struct front_tcp *c, struct span msg)
 {
 	uint8_t head[2] = { (uint8_t)(msg.len >> 8), (uint8_t)msg.len };
+	const struct front_tcp_settings *s = &c->listener->settings;
 	struct evbuffer *out;
 
 	if (c->bev == NULL)
@@ -420,10 +421,13 @@ front_tcp_answer(struct front_tcp *c, struct span msg)
 	out = bufferevent_get_output(c->bev);
 	/* half a message would garble those that follow; the connection is
 	 * held by the message that this answers, so it lives on */
-	if (evbuffer_expand(out, sizeof(head) + msg.len) < 0 ||
-	    evbuffer_add(out, head, sizeof(head)) < 0 ||
-	    evbuffer_add(out, msg.data, msg.len) < 0)
-		conn_gone(c);
+	if (evbuffer_expand(out, sizeof(head) + msg.len) == 0 &&
+	    evbuffer_add(out, head, sizeof(head)) == 0 &&
+	    evbuffer_add(out, msg.data, msg.len) == 0)
+		return;
+	conn_gone(c);
+	if (s->refused != NULL)
+		s->refused(s->arg, &c->client, REASON_LIMIT_MEMORY);
 }
 
 void

@@ -31,7 +31,7 @@ struct front_tcp_settings {
 	void (*message)(void *arg, struct front_tcp *conn, int fd,
 	    const struct endpoint *client, struct span msg);
 	/* A connection was closed at once: LIMIT_TOTAL, LIMIT_CLIENT or
-	 * LIMIT_MEMORY. */
+	 * LIMIT_MEMORY; or later, as an answer found no memory. */
 	void (*refused)(void *arg, const struct endpoint *client,
 	    enum reason why);
 	void *arg;

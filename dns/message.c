@@ -340,14 +340,14 @@ message_reply(const struct message_question *q,
 }
 
 size_t
-message_formerr(struct span msg, uint8_t *out, size_t size)
+message_unread(struct span msg, uint8_t *out, size_t size)
 {
 	if (msg.len < HEADER_BYTES || size < HEADER_BYTES)
 		return 0;
 	memset(out, 0, HEADER_BYTES);
 	memcpy(out, msg.data, 2);
 	out[2] = (uint8_t)(0x80 | (msg.data[2] & 0x79));
-	out[3] = RCODE_FORMERR;
+	out[3] = (msg.data[2] >> 3 & 15) != 0 ? RCODE_NOTIMP : RCODE_FORMERR;
 	return HEADER_BYTES;
 }
 

@@ -34,8 +34,8 @@ struct message_question {
 
 /*
  * Read a query.  PARSE_DONE: one question, all sound.  PARSE_BAD with *id
- * set when at least a header was there: answer FORMERR; id_known false: drop
- * (responses, too short).
+ * set when at least a header was there: answer message_unread; id_known
+ * false: drop (responses, too short).
  */
 MUST_USE enum parse message_query(struct span msg,
     struct message_question *out, bool *id_known);
@@ -59,8 +59,9 @@ struct message_answer {
  */
 size_t message_reply(const struct message_question *q,
     const struct message_answer *a, uint8_t *out, size_t size);
-/* FORMERR for an unreadable query with a known id. */
-size_t message_formerr(struct span msg, uint8_t *out, size_t size);
+/* For an unreadable query with a known id: FORMERR, or NOTIMP where its opcode
+ * is another one (UPDATE and NOTIFY have other sections).  The header alone. */
+size_t message_unread(struct span msg, uint8_t *out, size_t size);
 
 /*
  * Walk the answer section of an upstream reply to (name, type): follows

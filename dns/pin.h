@@ -4,63 +4,85 @@
 
 #include "policy/addr.h"
 #include "policy/host.h"
+#include "policy/policy.h"
+#include "policy/verdict.h"
 
-#define PIN_ADDRS_MAX 32u	/* of one name; further ones are not pinned */
+#define PIN_ADDRS_MAX 32u	/* of one answer; further ones are not pinned */
 #define PIN_NAMES_MAX 32u	/* live names reported for one address */
-#define PIN_NAMES_DEFAULT 65536u
-#define PIN_LOOKS 64u
-#define PIN_CELLS 1024u
-#define PIN_GRACE_MS 30000	/* a client may use an answer this much longer */
+#define PIN_OF_NAME_MAX 128u	/* addresses of one name of one cell: where
+				 * more live, the one that ends first goes */
+#define PIN_DEFAULT 100000u
+#define PIN_GRACE_MS 300000	/* a client may use an answer this much longer */
 
 /*
- * Which names have which addresses now: a table in shared memory with one
- * writer (the resolver) and many readers (engines).  Readers take no lock:
- * each entry has a sequence number and is read again when it changed
- * meanwhile.  Times are CLOCK_MONOTONIC milliseconds.
+ * Which names have which addresses now, for each cell: a table in shared
+ * memory with one writer (the resolver) and many readers (engines).  A pin is
+ * (cell, name, address) until a time; what one cell looked up neither opens
+ * nor closes anything for another.  Readers take no lock: each pin has a
+ * sequence number and is read again when it changed meanwhile.  Times are
+ * CLOCK_MONOTONIC milliseconds.
  */
 struct pins;
 
+/*
+ * One life of a cell: its id, and the value of its label "run" (empty without
+ * one).  Another run is another cell, for which nothing is pinned yet.  Lives
+ * are told apart by a keyed hash of 128 bits, not by their number in a policy,
+ * which is another one after a reload.
+ */
+struct pin_cell {
+	struct span id, run;
+};
+
+/* Of a cell of the policy; false when there is none.  A view, as the policy's
+ * own are. */
+MUST_USE bool pin_cell_of(const struct policy *p, uint32_t cell,
+    struct pin_cell *out);
+struct span pin_run(const struct cell_view *v);
+
 /* ---- writer ---- */
-/* New table for `names` names of three addresses each, or fewer with more:
- * memfd in *fd (mapped writable here, then sealed against other writers).
- * 0 or -errno. */
-MUST_USE int pin_create(struct pins **out, unsigned names, int *fd);
+/* New table for `n` pins: memfd in *fd (mapped writable here, then sealed
+ * against other writers).  A name of more than 72 bytes takes two places,
+ * one of more than 176 three.  0 or -errno. */
+MUST_USE int pin_create(struct pins **out, unsigned n, int *fd);
 /* Copy what lives, and whose it is, from an older table (a restarted
- * resolver). */
+ * resolver); before anything is pinned and before a reader opens `to`. */
 void pin_copy(struct pins *to, const struct pins *from, int64_t now_ms);
 /*
- * The name has these addresses until expires_ms: merged with what it has
- * (an address keeps the later of both times).  False when nothing could be
- * pinned.
- *
- * `cell` is the id of the cell that asked.  When the table is full, the cell
- * that holds the most gives way: of its PIN_LOOKS names that were asked for
- * the longest time ago, the one that expires first.  So a cell that holds
- * less than another loses nothing to it.  A name of several cells counts for
- * the one that held less when it asked.  (Cells are told apart by a hash of
- * PIN_CELLS values; two that share one share what they hold.)
- *
- * A name that gave way is found no more, also by a connection that is open:
- * whoever needs it asks the resolver, which pins it again.
+ * From here on these are the lives of cells: the pins of others end, and the
+ * parts are those of so many cells (dns/share.h, share_split).  Without
+ * memory, and until the first call, it is as for one cell and nothing ends.
  */
-bool pin_add(struct pins *p, struct span cell,
+void pin_set_policy(struct pins *p, const struct policy *policy);
+/*
+ * The cell's name has these addresses until expires_ms (an address keeps the
+ * later of both times).  REASON_NONE: all of them, or the first
+ * PIN_ADDRS_MAX, are pinned; else none of them newly: LIMIT_CELL when the
+ * cell's part is used up, LIMIT_TOTAL when the table is.  What lives makes no
+ * room, other than PIN_OF_NAME_MAX says.
+ */
+MUST_USE enum reason pin_add(struct pins *p, const struct pin_cell *cell,
     const struct host *name, const struct addr *addrs, size_t n,
     int64_t expires_ms, int64_t now_ms);
 
 /* ---- readers ---- */
 MUST_USE int pin_open(struct pins **out, int fd);
 void pin_close(struct pins *p);
-/* Live addresses of a name, in the order pinned; returns how many. */
-size_t pin_addrs(const struct pins *p, const struct host *name,
-    int64_t now_ms, struct addr out[static PIN_ADDRS_MAX]);
-bool pin_has(const struct pins *p, const struct host *name,
-    const struct addr *a, int64_t now_ms);
+/* Live addresses of a name: those of its last answer first, in their order.
+ * Returns how many. */
+size_t pin_addrs(const struct pins *p, const struct pin_cell *cell,
+    const struct host *name, int64_t now_ms,
+    struct addr out[static PIN_ADDRS_MAX]);
+bool pin_has(const struct pins *p, const struct pin_cell *cell,
+    const struct host *name, const struct addr *a, int64_t now_ms);
 /*
- * Live names of an address: all, or none.  Returns how many; PIN_NAMES_MAX + 1
- * when there are more than fit, or when the table changed so that some may
- * have been missed: the caller must then treat the address as not pinned.
+ * Live names of an address: all that the cell has, or none.  Returns how many;
+ * PIN_NAMES_MAX + 1 when there are more than fit, or when the table changed so
+ * that some may have been missed: the caller must then treat the address as
+ * not pinned.
  */
-size_t pin_names(const struct pins *p, const struct addr *a, int64_t now_ms,
+size_t pin_names(const struct pins *p, const struct pin_cell *cell,
+    const struct addr *a, int64_t now_ms,
     struct host out[static PIN_NAMES_MAX]);
 
 #endif

@@ -234,10 +234,15 @@ enum record_via conn_via(enum listen_kind kind);
 void conn_reset(int fd);
 /* A hello that was let pass: a new policy may forbid what it hides. */
 void conn_keep_hello(struct conn *c, const struct hello *h);
-/* The live names of an address: how many, 0 when there are too many. */
+/* What is pinned for its cell.  The live names of an address: how many, 0 when
+ * there are too many. */
 size_t conn_names(const struct conn *c, const struct addr *a,
     struct host out[static PIN_NAMES_MAX],
     const struct host *ptr[static PIN_NAMES_MAX]);
+size_t conn_addrs(const struct conn *c, const struct host *name,
+    struct addr out[static PIN_ADDRS_MAX]);
+bool conn_pinned(const struct conn *c, const struct host *name,
+    const struct addr *a);
 
 /* The steps, in the order of life. */
 enum step name_step(struct conn *c);

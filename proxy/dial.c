@@ -72,8 +72,7 @@ keep_original(const struct conn *c)
 		return true;
 	if (c->via != VIA_TPROXY && c->via != VIA_REDIRECT)
 		return false;
-	return c->proxy->pins != NULL && pin_has(c->proxy->pins, &o->name,
-	    &c->original.addr, conn_now_ms());
+	return conn_pinned(c, &o->name, &c->original.addr);
 }
 
 /* The client's address first; to the client it answered already, so trying
@@ -85,10 +84,9 @@ add_pinned(struct conn *c)
 	struct addr pinned[PIN_ADDRS_MAX];
 	size_t n;
 
-	if (o->name.len == 0 || o->decided || o->decision.original_only ||
-	    c->proxy->pins == NULL)
+	if (o->name.len == 0 || o->decided || o->decision.original_only)
 		return;
-	n = pin_addrs(c->proxy->pins, &o->name, conn_now_ms(), pinned);
+	n = conn_addrs(c, &o->name, pinned);
 	for (size_t i = 0; i < n && o->n_addrs < PIN_ADDRS_MAX; i++)
 		if (!addr_eq(&pinned[i], &o->addrs[0]))
 			o->addrs[o->n_addrs++] = pinned[i];
@@ -120,9 +118,7 @@ dial_resolve(struct conn *c)
 		add_pinned(c);
 		return judge_addrs(c);
 	}
-	if (c->proxy->pins != NULL)
-		o->n_addrs = pin_addrs(c->proxy->pins, &o->name,
-		    conn_now_ms(), o->addrs);
+	o->n_addrs = conn_addrs(c, &o->name, o->addrs);
 	if (o->n_addrs > 0)
 		return judge_addrs(c);
 	o->ask = ask_start(c->proxy->parts.ask, c->proxy->policy, c->cell,

@@ -115,8 +115,7 @@ name_fits(struct conn *c, const struct host *name)
 	if (d.verdict != VERDICT_ALLOW)
 		return false;
 	return d.original_only || passes_by_report(c, &at) ||
-	    (c->proxy->pins != NULL && pin_has(c->proxy->pins, name,
-	    &to.addr, conn_now_ms()));
+	    conn_pinned(c, name, &to.addr);
 }
 
 static enum step

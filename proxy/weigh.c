@@ -20,15 +20,40 @@ conn_names(const struct conn *c, const struct addr *a,
     struct host out[static PIN_NAMES_MAX],
     const struct host *ptr[static PIN_NAMES_MAX])
 {
+	struct pin_cell cell;
 	size_t n = 0;
 
-	if (c->proxy->pins != NULL)
-		n = pin_names(c->proxy->pins, a, conn_now_ms(), out);
+	if (c->proxy->pins != NULL &&
+	    pin_cell_of(c->proxy->policy, c->cell, &cell))
+		n = pin_names(c->proxy->pins, &cell, a, conn_now_ms(), out);
 	if (n > PIN_NAMES_MAX)
 		n = 0;
 	for (size_t i = 0; i < n; i++)
 		ptr[i] = &out[i];
 	return n;
+}
+
+bool
+conn_pinned(const struct conn *c, const struct host *name,
+    const struct addr *a)
+{
+	struct pin_cell cell;
+
+	return c->proxy->pins != NULL &&
+	    pin_cell_of(c->proxy->policy, c->cell, &cell) &&
+	    pin_has(c->proxy->pins, &cell, name, a, conn_now_ms());
+}
+
+size_t
+conn_addrs(const struct conn *c, const struct host *name,
+    struct addr out[static PIN_ADDRS_MAX])
+{
+	struct pin_cell cell;
+
+	if (c->proxy->pins == NULL ||
+	    !pin_cell_of(c->proxy->policy, c->cell, &cell))
+		return 0;
+	return pin_addrs(c->proxy->pins, &cell, name, conn_now_ms(), out);
 }
 
 static const struct endpoint *
@@ -283,15 +308,6 @@ run_of_record(const struct record *r)
 	return all;
 }
 
-static struct span
-run_of_cell(const struct cell_view *v)
-{
-	for (size_t i = 0; i < v->n_labels; i++)
-		if (span_eq(v->labels[i].key, span_str("run")))
-			return v->labels[i].value;
-	return span_of(NULL, 0);
-}
-
 /* A life of a cell is its id and its label "run": another run is another
  * cell, whose predecessor's connections end. */
 static bool
@@ -303,7 +319,7 @@ find_life(struct conn *c, struct span id, struct span run)
 	c->cell = policy_cell_by_id(p, id);
 	if (c->cell != CELL_NONE &&
 	    policy_cell(p, c->cell, conn_at(c).now_s, &v) &&
-	    span_eq(run_of_cell(&v), run))
+	    span_eq(pin_run(&v), run))
 		return true;
 	c->cell = CELL_NONE;
 	return false;
@@ -328,7 +344,7 @@ conn_keep_cell(struct conn *c)
 	if (!policy_cell(c->proxy->policy, c->cell, conn_at(c).now_s, &v))
 		return;
 	copy_id(o->cell, v.id);
-	copy_id(o->run, run_of_cell(&v));
+	copy_id(o->run, pin_run(&v));
 }
 
 /* Numbers of cells are those of one policy: find the cell anew.  The request

@@ -71,7 +71,7 @@ make_pins(struct role *r, struct resolver *v)
 	int before = role_take(r, GIVE_PINS, 0), fd = -1, rc;
 	struct pins *old = NULL;
 
-	rc = pin_create(&v->pins, PIN_NAMES_DEFAULT, &fd);
+	rc = pin_create(&v->pins, PIN_DEFAULT, &fd);
 	if (rc == 0 && before >= 0 && pin_open(&old, before) == 0) {
 		pin_copy(v->pins, old, clock_mono_ms());
 		pin_close(old);

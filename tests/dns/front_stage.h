@@ -392,6 +392,27 @@ dial(const struct world *w)
 	return fd;
 }
 
+/* A client's socket with another address. */
+static int __attribute__((unused))
+client_at(const struct world *w, unsigned number, int type)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+	    .sin_addr.s_addr = htonl(INADDR_LOOPBACK + number) };
+	int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	at.sin_port = htons(w->port);
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	return fd;
+}
+
+static int __attribute__((unused))
+other_client(const struct world *w, int type)
+{
+	return client_at(w, 1, type);
+}
+
 static size_t __attribute__((unused))
 framed(uint8_t *out, uint16_t id, const char *name, uint16_t type)
 {
@@ -471,8 +492,9 @@ pinned(const struct world *w, const char *name, const char *addr)
 {
 	struct host h = one_host(name);
 	struct endpoint e = one_endpoint(addr, 0);
+	struct pin_cell cell = { .id = span_str("a") };
 
-	return pin_has(w->pins, &h, &e.addr, now_ms());
+	return pin_has(w->pins, &cell, &h, &e.addr, now_ms());
 }
 
 /* ---- the server ---- */

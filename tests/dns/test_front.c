@@ -450,6 +450,18 @@ other_forms_are_told_so(void **state)
 	assert_true(get(w, &r, 1000));
 	assert_int_equal(r.rcode, RCODE_FORMERR);
 	assert_int_equal(r.id, 4);
+	/* of UPDATE and NOTIFY the other sections are full */
+	for (uint8_t opcode = 4; opcode < 6; opcode++) {
+		n = query(msg, 5, "api.team.allowed.test", TYPE_A, 0);
+		msg[2] = (uint8_t)(opcode << 3);
+		msg[7] = msg[9] = 1;
+		put(w, msg, n);
+		assert_true(get(w, &r, 1000));
+		assert_int_equal(r.rcode, RCODE_NOTIMP);
+		assert_int_equal(r.id, 5);
+		assert_int_equal(r.b[2] >> 3 & 15, opcode);
+	}
+	n = query(msg, 4, "api.team.allowed.test", TYPE_A, 0);
 	msg[2] |= 0x80;				/* a response, and too short */
 	put(w, msg, n);
 	put(w, msg, 3);
@@ -561,69 +573,6 @@ without_a_recorder_nothing_is_asked(void **state)
 	world_free(w);
 }
 
-/* A client's socket with another address. */
-static int
-client_at(const struct world *w, unsigned number, int type)
-{
-	struct sockaddr_in at = { .sin_family = AF_INET,
-	    .sin_addr.s_addr = htonl(INADDR_LOOPBACK + number) };
-	int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
-
-	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
-	at.sin_port = htons(w->port);
-	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
-	return fd;
-}
-
-static int
-other_client(const struct world *w, int type)
-{
-	return client_at(w, 1, type);
-}
-
-static void
-one_client_does_not_take_the_room_of_others(void **state)
-{
-	struct front_settings s = { .pending_max = 16, .client_max = 4 };
-	struct world *w = world_with(&s);
-	struct record last;
-	unsigned served = 0, refused = 0;
-	uint8_t msg[512];
-	struct reply r;
-	int fd = other_client(w, SOCK_DGRAM);
-
-	(void)state;
-	for (uint16_t i = 0; i < 20; i++)
-		put(w, msg, query(msg, i, "slow.allowed.test", TYPE_A, 1232));
-	work(w, 50);
-	assert_int_equal(send(fd, msg, query(msg, 77, "slow.allowed.test",
-	    TYPE_A, 0), 0), 35);
-	for (unsigned i = 0; i < 20; i++) {
-		assert_true(get(w, &r, 3000));
-		served += r.rcode == RCODE_NOERROR;
-		if (r.rcode != RCODE_SERVFAIL)
-			continue;
-		refused++;
-		assert_non_null(memmem(r.b, r.len, "limit_client", 12));
-	}
-	assert_int_equal(served, 4);
-	assert_int_equal(refused, 16);
-	assert_true(until_readable(w, fd, 3000));
-	r.len = (size_t)recv(fd, r.b, sizeof(r.b), 0);
-	take_apart(&r);
-	assert_int_equal(r.rcode, RCODE_NOERROR);
-	assert_int_equal(r.answers, 1);
-	assert_int_equal(count_denied_sum(w->counts, REASON_LIMIT_CLIENT),
-	    16);
-	assert_int_equal(records(w, REASON_LIMIT_CLIENT, &last), 1);
-	assert_int_equal(last.verdict, VERDICT_DENY);
-	/* and its room is given back */
-	assert_int_equal(ask(w, "room.wild.test", TYPE_A)->answers, 1);
-	close(fd);
-	world_free(w);
-}
-
 static void
 one_client_does_not_take_every_connection(void **state)
 {
@@ -721,42 +670,6 @@ upstream_failures_are_servfail(void **state)
 	world_free(w);
 }
 
-/* Told, recorded and counted as what it is. */
-static void
-refused_as_full(struct world *w, const struct reply *r)
-{
-	struct record last;
-
-	if (r != NULL)
-		assert_non_null(memmem(r->b, r->len, "limit_total", 11));
-	assert_int_equal(records(w, REASON_LIMIT_TOTAL, &last), 1);
-	assert_int_equal(last.verdict, VERDICT_DENY);
-	assert_int_equal(count_denied_sum(w->counts, REASON_LIMIT_TOTAL), 1);
-}
-
-static void
-a_full_resolver_is_told_as_full(void **state)
-{
-	struct front_settings s = { .pending_max = 1000, .client_max = 1000 };
-	struct world *w = world_with(&s);
-	uint8_t msg[512];
-	char name[32];
-	struct reply r;
-
-	(void)state;
-	for (unsigned i = 0; i < 64; i++) {
-		snprintf(name, sizeof(name), "f%u.wild.test", i);
-		put(w, msg, query(msg, (uint16_t)i, name, TYPE_A, 0));
-	}
-	put(w, msg, query(msg, 99, "slow.allowed.test", TYPE_A, 1232));
-	do
-		assert_true(get(w, &r, 3000));
-	while (r.id != 99);
-	assert_int_equal(r.rcode, RCODE_SERVFAIL);
-	refused_as_full(w, &r);
-	world_free(w);
-}
-
 /* All that is recorded of it is the refusal: a record of what was allowed
  * would have been written too soon. */
 static void
@@ -790,48 +703,6 @@ an_answer_that_cannot_be_pinned_is_not_told(void **state)
 }
 
 static void
-a_connection_beyond_all_is_recorded(void **state)
-{
-	struct front_settings s = { .tcp_max = 2 };
-	struct world *w = world_with(&s);
-	struct reply r;
-	int fd[3];
-
-	(void)state;
-	for (unsigned i = 0; i < 3; i++) {
-		fd[i] = dial(w);
-		work(w, 20);
-	}
-	assert_false(tcp_get(w, fd[2], &r));
-	refused_as_full(w, NULL);
-	for (unsigned i = 0; i < 3; i++)
-		close(fd[i]);
-	world_free(w);
-}
-
-static void
-B047_a_full_table_fails_at_once_and_recovers(void **state)
-{
-	struct front_settings s = { .pending_max = 2, .client_max = 8 };
-	struct world *w = world_with(&s);
-	uint8_t msg[512];
-	struct reply r;
-
-	(void)state;
-	put(w, msg, query(msg, 1, "mute.allowed.test", TYPE_A, 0));
-	put(w, msg, query(msg, 2, "mute.allowed.test", TYPE_A, 0));
-	put(w, msg, query(msg, 3, "x9.wild.test", TYPE_A, 1232));
-	assert_true(get(w, &r, 200));
-	assert_int_equal(r.id, 3);
-	assert_int_equal(r.rcode, RCODE_SERVFAIL);
-	refused_as_full(w, &r);
-	assert_true(get(w, &r, 3000));
-	assert_true(get(w, &r, 3000));
-	assert_int_equal(ask(w, "x9.wild.test", TYPE_A)->answers, 1);
-	world_free(w);
-}
-
-static void
 without_a_policy_everything_is_refused(void **state)
 {
 	struct world *w = world_new();
@@ -845,58 +716,6 @@ without_a_policy_everything_is_refused(void **state)
 	front_set_policy(w->front, w->one.policy);
 	assert_int_equal(ask(w, "x2.wild.test", TYPE_A)->answers, 1);
 	world_free(w);
-}
-
-static void
-a_new_policy_judges_what_waits(void **state)
-{
-	struct world *w = world_new();
-	uint8_t msg[512];
-	struct reply r;
-
-	(void)state;
-	one_rules(&w->other,
-	    "    - {verdict: allow, hostname: slow.allowed.test}\n");
-	put(w, msg, query(msg, 1, "slow.allowed.test", TYPE_A, 0));
-	put(w, msg, query(msg, 2, "late.allowed.test", TYPE_A, 0));
-	work(w, 50);
-	front_set_policy(w->front, w->other.policy);
-	assert_true(get(w, &r, 100));		/* refused at once */
-	assert_int_equal(r.id, 2);
-	assert_int_equal(r.rcode, RCODE_NXDOMAIN);
-	assert_true(get(w, &r, 2000));
-	assert_int_equal(r.id, 1);
-	assert_true(holds(&r, "9.9.9.2"));
-	assert_false(get(w, &r, 600));
-	assert_false(pinned(w, "late.allowed.test", "9.9.9.3"));
-	world_free(w);
-}
-
-static void
-a_front_ends_with_questions_open(void **state)
-{
-	struct world *w = world_new();
-	uint8_t msg[4096];
-	size_t n = 0;
-	int fd = dial(w), gone = dial(w);
-
-	(void)state;
-	for (unsigned i = 0; i < 80; i++)
-		n += framed(msg + n, (uint16_t)i, "mute.allowed.test",
-		    TYPE_A);
-	write_all(w, fd, msg, n);
-	write_all(w, gone, msg, n / 2);
-	put(w, msg + 2, framed(msg, 1, "mute.allowed.test", TYPE_A) - 2);
-	work(w, 30);
-	{
-		struct linger now = { .l_onoff = 1 };
-
-		setsockopt(gone, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-		close(gone);		/* reset: its questions stay */
-	}
-	work(w, 30);
-	world_free(w);
-	close(fd);
 }
 
 int
@@ -926,20 +745,14 @@ main(void)
 		cmocka_unit_test(an_answered_question_is_a_record),
 		cmocka_unit_test(
 		    an_answer_that_cannot_be_recorded_is_not_given),
-		cmocka_unit_test(one_client_does_not_take_the_room_of_others),
 		cmocka_unit_test(one_client_does_not_take_every_connection),
 		cmocka_unit_test(a_full_table_makes_room_for_who_has_less),
 		cmocka_unit_test(
 		    who_dribbles_has_no_more_time_than_who_is_silent),
 		cmocka_unit_test(without_a_recorder_nothing_is_asked),
 		cmocka_unit_test(upstream_failures_are_servfail),
-		cmocka_unit_test(a_full_resolver_is_told_as_full),
 		cmocka_unit_test(an_answer_that_cannot_be_pinned_is_not_told),
-		cmocka_unit_test(a_connection_beyond_all_is_recorded),
-		cmocka_unit_test(B047_a_full_table_fails_at_once_and_recovers),
 		cmocka_unit_test(without_a_policy_everything_is_refused),
-		cmocka_unit_test(a_new_policy_judges_what_waits),
-		cmocka_unit_test(a_front_ends_with_questions_open),
 	};
 
 	return cmocka_run_group_tests(tests, server_start, server_stop);

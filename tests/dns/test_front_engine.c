@@ -235,6 +235,12 @@ a_question_by_an_older_policy_is_judged_by_the_newer(void **state)
 	send(fd, &q, sizeof(q), 0);
 	assert_true(engine_get(w, fd, &a));
 	assert_int_equal(a.reason, REASON_NONE);
+	/* another life of its cell */
+	strcpy(q.run, "1");
+	send(fd, &q, sizeof(q), 0);
+	assert_true(engine_get(w, fd, &a));
+	assert_int_equal(a.reason, REASON_POLICY_CHANGED);
+	q.run[0] = '\0';
 	/* a cell that the newer one has no more */
 	strcpy(q.cell, "gone");
 	send(fd, &q, sizeof(q), 0);

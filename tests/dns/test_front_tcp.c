@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dns/front_tcp.h"
 
+#include <event2/buffer.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <setjmp.h>
@@ -18,7 +19,8 @@ struct world {
 	struct front_tcp_listener *listener;
 	struct sockaddr_storage where;
 	socklen_t where_len;
-	unsigned messages, ifindex;
+	unsigned messages, ifindex, refused;
+	enum reason why;
 	size_t len;
 	struct endpoint client;
 };
@@ -37,12 +39,34 @@ on_message(void *arg, struct front_tcp *conn, int fd,
 	front_tcp_answer(conn, msg);
 }
 
+/* evbuffer_expand() in the archive of the layer. */
+int __real_evbuffer_expand(struct evbuffer *buf, size_t n);
+int __wrap_evbuffer_expand(struct evbuffer *buf, size_t n);
+
+static bool no_memory;
+
+int
+__wrap_evbuffer_expand(struct evbuffer *buf, size_t n)
+{
+	return no_memory ? -1 : __real_evbuffer_expand(buf, n);
+}
+
+static void
+on_refused(void *arg, const struct endpoint *client, enum reason why)
+{
+	struct world *w = arg;
+
+	w->refused++;
+	w->why = why;
+	assert_int_equal(client->port, w->client.port);
+}
+
 static struct world *
 world_new(int family)
 {
 	struct world *w = calloc(1, sizeof(*w));
 	struct front_tcp_settings s = { .max = 8, .idle_ms = 5000,
-	    .message = on_message, .arg = w };
+	    .message = on_message, .refused = on_refused, .arg = w };
 	struct sockaddr_in *v4 = (struct sockaddr_in *)&w->where;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&w->where;
 	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
@@ -180,6 +204,28 @@ without_descriptors_accepting_pauses_and_goes_on(void **state)
 	world_free(w);
 }
 
+static void
+an_answer_without_memory_ends_its_connection_with_a_reason(void **state)
+{
+	struct world *w = world_new(AF_INET);
+	int fd = dial(w), other = dial(w);
+	char c;
+
+	(void)state;
+	no_memory = true;
+	assert_int_equal(send(fd, "\0\3abc\0\3abc", 10, MSG_NOSIGNAL), 10);
+	(void)work_ms(w, 30);
+	no_memory = false;
+	assert_int_equal(w->refused, 1);
+	assert_int_equal(w->why, REASON_LIMIT_MEMORY);
+	assert_true(recv(fd, &c, 1, MSG_DONTWAIT) == 0);
+	comes_back(w, other);
+	assert_int_equal(w->refused, 1);
+	close(fd);
+	close(other);
+	world_free(w);
+}
+
 int
 main(void)
 {
@@ -187,6 +233,8 @@ main(void)
 		cmocka_unit_test(
 		    the_interface_and_the_client_are_known_of_both_families),
 		cmocka_unit_test(empty_and_longest_messages_are_whole),
+		cmocka_unit_test(
+		    an_answer_without_memory_ends_its_connection_with_a_reason),
 		cmocka_unit_test(
 		    without_descriptors_accepting_pauses_and_goes_on),
 	};

@@ -15,7 +15,13 @@
 
 #include <cmocka.h>
 
+#include "tests/dns/cells.h"
+
 #define TOO_MANY_NAMES (PIN_NAMES_MAX + 1)
+#define FOR_EVER ((int64_t)1 << 40)
+#define CELL(name) (&(const struct pin_cell){ .id = span_str(name) })
+#define RUN(name, of) (&(const struct pin_cell){ .id = span_str(name), \
+	.run = span_str(of) })
 
 static struct host
 host_of(const char *text)
@@ -34,6 +40,40 @@ v4(uint8_t last)
 	return addr_from_v4(b);
 }
 
+static bool
+add(struct pins *p, const struct pin_cell *cell, const struct host *name,
+    const struct addr *addrs, size_t n, int64_t until, int64_t now)
+{
+	return pin_add(p, cell, name, addrs, n, until, now) == REASON_NONE;
+}
+
+/* `n` names of one address each, from number `from`: how many are pinned, and
+ * why the first was not. */
+static unsigned
+add_names(struct pins *p, const struct pin_cell *cell, unsigned from,
+    unsigned n, int64_t until, int64_t now, enum reason *why)
+{
+	struct addr a = v4(9);
+	unsigned done = 0;
+
+	*why = REASON_NONE;
+	for (unsigned i = from; i < from + n; i++) {
+		char text[32];
+		struct host h;
+		enum reason r;
+
+		snprintf(text, sizeof(text), "x%u.example", i);
+		h = host_of(text);
+		r = pin_add(p, cell, &h, &a, 1, until, now);
+		done += r == REASON_NONE;
+		if (*why == REASON_NONE)
+			*why = r;
+		assert_int_equal(pin_has(p, cell, &h, &a, now),
+		    r == REASON_NONE);
+	}
+	return done;
+}
+
 static void
 a_pin_is_seen_by_readers_until_it_expires(void **state)
 {
@@ -45,14 +85,14 @@ a_pin_is_seen_by_readers_until_it_expires(void **state)
 	(void)state;
 	assert_int_equal(pin_create(&w, 64, &fd), 0);
 	assert_int_equal(pin_open(&r, fd), 0);
-	assert_false(pin_has(r, &h, &a, 0));
-	assert_true(pin_add(w, span_str("cell"), &h, &a, 1, 1000, 0));
-	assert_true(pin_has(r, &h, &a, 999));
-	assert_int_equal(pin_addrs(r, &h, 999, out), 1);
-	assert_int_equal(pin_names(r, &a, 999, names), 1);
+	assert_false(pin_has(r, CELL("cell"), &h, &a, 0));
+	assert_true(add(w, CELL("cell"), &h, &a, 1, 1000, 0));
+	assert_true(pin_has(r, CELL("cell"), &h, &a, 999));
+	assert_int_equal(pin_addrs(r, CELL("cell"), &h, 999, out), 1);
+	assert_int_equal(pin_names(r, CELL("cell"), &a, 999, names), 1);
 	assert_true(host_eq(&names[0], &h));
-	assert_false(pin_has(r, &h, &a, 1001));
-	assert_int_equal(pin_names(r, &a, 1001, names), 0);
+	assert_false(pin_has(r, CELL("cell"), &h, &a, 1001));
+	assert_int_equal(pin_names(r, CELL("cell"), &a, 1001, names), 0);
 	pin_close(r);
 	pin_close(w);
 	close(fd);
@@ -87,7 +127,7 @@ readers_survive_any_bytes_in_the_table(void **state)
 
 	(void)state;
 	assert_int_equal(pin_create(&w, 64, &fd), 0);
-	assert_true(pin_add(w, span_str("cell"), &h, &a, 1, 1000, 0));
+	assert_true(add(w, CELL("cell"), &h, &a, 1, 1000, 0));
 	assert_int_equal(fstat(fd, &st), 0);
 	copy = malloc((size_t)st.st_size);
 	assert_non_null(copy);
@@ -108,9 +148,9 @@ readers_survive_any_bytes_in_the_table(void **state)
 			    random() % (st.st_size - 64)), 1);
 		}
 		if (pin_open(&r, bad) == 0) {
-			assert_true(pin_addrs(r, &h, 1, out) <=
+			assert_true(pin_addrs(r, CELL("cell"), &h, 1, out) <=
 			    PIN_ADDRS_MAX);
-			assert_true(pin_names(r, &a, 1, names) <=
+			assert_true(pin_names(r, CELL("cell"), &a, 1, names) <=
 			    TOO_MANY_NAMES);
 			pin_close(r);
 		}
@@ -121,24 +161,26 @@ readers_survive_any_bytes_in_the_table(void **state)
 	close(fd);
 }
 
+/* What lives makes no room, what ended does, at once. */
 static void
-a_full_table_gives_way_to_what_is_new(void **state)
+a_full_table_refuses_what_is_new_until_something_ends(void **state)
 {
+	enum reason why;
 	struct pins *w;
-	char text[32];
 	int fd;
 
 	(void)state;
 	assert_int_equal(pin_create(&w, 16, &fd), 0);
-	for (int i = 0; i < 200; i++) {
-		struct addr a = v4((uint8_t)i);
-		struct host h;
-
-		snprintf(text, sizeof(text), "n%d.example", i);
-		h = host_of(text);
-		assert_true(pin_add(w, span_str("cell"), &h, &a, 1, 1000 + i, 0));
-		assert_true(pin_has(w, &h, &a, 1));
-	}
+	assert_int_equal(add_names(w, CELL("cell"), 0, 200, 1000, 0, &why),
+	    16);
+	assert_int_equal(why, REASON_LIMIT_TOTAL);
+	/* what is there may be said again */
+	assert_int_equal(add_names(w, CELL("cell"), 0, 16, 2000, 999, &why),
+	    16);
+	assert_int_equal(add_names(w, CELL("cell"), 20, 20, 9000, 1999, &why),
+	    0);
+	assert_int_equal(add_names(w, CELL("cell"), 20, 20, 9000, 2000, &why),
+	    16);
 	pin_close(w);
 	close(fd);
 }
@@ -155,8 +197,8 @@ add_many(struct pins *w, int name, unsigned n, int64_t until, int64_t now)
 		all[i] = v4((uint8_t)(name * 32 + (int)i));
 	snprintf(text, sizeof(text), "n%d.example", name);
 	h = host_of(text);
-	return pin_add(w, span_str("cell"), &h, all, n, until, now) &&
-	    pin_has(w, &h, &all[n - 1], now);
+	return add(w, CELL("cell"), &h, all, n, until, now) &&
+	    pin_has(w, CELL("cell"), &h, &all[n - 1], now);
 }
 
 /* Names with many addresses fill the index of addresses before the table. */
@@ -173,25 +215,41 @@ pins_that_ended_make_room_for_addresses(void **state)
 	assert_true(add_many(w, 7, 1, 9000, 0));
 	for (int i = 0; i < 100; i++)
 		assert_true(add_many(w, 100 + i, 32, 100 * i + 99, 100 * i));
-	assert_false(pin_has(w, &kept, &a, 9000));
+	assert_false(pin_has(w, CELL("cell"), &kept, &a, 9000));
 	pin_close(w);
 	close(fd);
 }
 
+/* A name whose addresses change with each answer does not end: its own that
+ * end first go. */
 static void
-of_live_pins_those_make_room_that_end_first(void **state)
+of_one_name_the_last_addresses_are_kept(void **state)
 {
-	struct host kept = host_of("n7.example");
-	struct addr a = v4(7 * 32 % 256);
+	struct host h = host_of("a.example");
+	struct addr out[PIN_ADDRS_MAX], a[2], first = v4(0), kept = v4(73);
 	struct pins *w;
 	int fd;
 
 	(void)state;
-	assert_int_equal(pin_create(&w, 64, &fd), 0);
-	assert_true(add_many(w, 7, 1, 1000000, 0));
-	for (int i = 0; i < 100; i++)
-		assert_true(add_many(w, 100 + i, 32, 1000 + i, 0));
-	assert_true(pin_has(w, &kept, &a, 1));
+	assert_int_equal(pin_create(&w, 256, &fd), 0);
+	for (unsigned i = 0; i < 100; i++) {
+		a[0] = v4((uint8_t)(2 * i));
+		a[1] = v4((uint8_t)(2 * i + 1));
+		assert_true(add(w, CELL("cell"), &h, a, 2, 1000 + i, 0));
+	}
+	assert_false(pin_has(w, CELL("cell"), &h, &first, 1));
+	assert_true(pin_has(w, CELL("cell"), &h, &kept, 1));
+	assert_int_equal(pin_addrs(w, CELL("cell"), &h, 1, out),
+	    PIN_ADDRS_MAX);
+	for (unsigned i = 0; i < PIN_ADDRS_MAX; i++)
+		assert_int_equal(out[i].b[15], i % 2 ? 199 - i + 1 : 198 - i);
+	/* the order of the last answer counts */
+	a[1] = v4(198);
+	a[0] = v4(199);
+	assert_true(add(w, CELL("cell"), &h, a, 2, 1000, 0));
+	(void)pin_addrs(w, CELL("cell"), &h, 1, out);
+	assert_int_equal(out[0].b[15], 199);
+	assert_int_equal(out[1].b[15], 198);
 	pin_close(w);
 	close(fd);
 }
@@ -224,15 +282,15 @@ a_name_that_cannot_be_read_makes_the_address_not_pinned(void **state)
 
 	(void)state;
 	assert_int_equal(pin_create(&w, 64, &fd), 0);
-	assert_true(pin_add(w, span_str("cell"), &h, &a, 1, 1000, 0));
-	assert_true(pin_add(w, span_str("cell"), &g, &a, 1, 1000, 0));
+	assert_true(add(w, CELL("cell"), &h, &a, 1, 1000, 0));
+	assert_true(add(w, CELL("cell"), &g, &a, 1, 1000, 0));
 	n = pread(fd, bytes, sizeof(bytes), 0);
 	assert_in_range(n, 65, sizeof(bytes) - 1);
 	bytes[64] |= 1;		/* the first entry is being written */
 	assert_int_equal(pwrite(half, bytes, (size_t)n, 0), n);
 	assert_int_equal(pin_open(&r, half), 0);
-	assert_int_equal(pin_names(w, &a, 1, names), 2);
-	assert_int_equal(pin_names(r, &a, 1, names), TOO_MANY_NAMES);
+	assert_int_equal(pin_names(w, CELL("cell"), &a, 1, names), 2);
+	assert_int_equal(pin_names(r, CELL("cell"), &a, 1, names), TOO_MANY_NAMES);
 	pin_close(r);
 	pin_close(w);
 	close(half);
@@ -258,8 +316,8 @@ churn(void *arg)
 
 		snprintf(text, sizeof(text), "c%u.example", i);
 		if (host_parse(&h, span_str(text)) == REASON_NONE)
-			(void)pin_add(c->w, span_str("b"), &h, &a, 1,
-			    1000000, 0);
+			(void)add(c->w, CELL("cell"), &h, &a, 1,
+			    i + 20, i);
 	}
 	c->done = true;
 	return NULL;
@@ -279,48 +337,292 @@ readers_of_another_thread_see_all_names_or_none(void **state)
 	(void)state;
 	assert_int_equal(pin_create(&c.w, 64, &fd), 0);
 	assert_int_equal(pin_open(&r, fd), 0);
-	assert_true(pin_add(c.w, span_str("a"), &h, &a, 1, 1000, 0));
-	assert_true(pin_add(c.w, span_str("a"), &g, &a, 1, 1000, 0));
+	assert_true(add(c.w, CELL("cell"), &h, &a, 1, FOR_EVER, 0));
+	assert_true(add(c.w, CELL("cell"), &g, &a, 1, FOR_EVER, 0));
 	assert_int_equal(pthread_create(&t, NULL, churn, &c), 0);
 	while (!c.done) {
-		size_t n = pin_names(r, &a, 1, names);
+		size_t n = pin_names(r, CELL("cell"), &a, 1, names);
 
 		assert_true(n == 2 || n == TOO_MANY_NAMES);
 	}
 	assert_int_equal(pthread_join(t, NULL), 0);
-	assert_int_equal(pin_names(r, &a, 1, names), 2);
+	assert_int_equal(pin_names(r, CELL("cell"), &a, 1, names), 2);
 	pin_close(r);
 	pin_close(c.w);
 	close(fd);
 }
 
-/* Ten names that end soon, against many of another cell with many addresses
- * that end late. */
+/* ---- cells ---- */
+
+#define ALLOW "    - {verdict: allow, hostname: a.example}\n"
+
 static void
-one_cell_does_not_push_out_what_another_pinned(void **state)
+what_one_cell_looked_up_is_no_other_s(void **state)
 {
-	struct addr a = v4(1);
-	struct pins *w;
-	char text[32];
-	struct host h;
+	struct host h = host_of("a.example"), g = host_of("denied.example");
+	struct host names[PIN_NAMES_MAX];
+	struct addr a = v4(1), b = v4(2), out[PIN_ADDRS_MAX];
+	struct pins *w, *r;
 	int fd;
 
 	(void)state;
 	assert_int_equal(pin_create(&w, 64, &fd), 0);
-	for (int i = 0; i < 10; i++) {
-		snprintf(text, sizeof(text), "a%d.example", i);
-		h = host_of(text);
-		assert_true(pin_add(w, span_str("a"), &h, &a, 1, 1000, 0));
+	assert_int_equal(pin_open(&r, fd), 0);
+	assert_true(add(w, CELL("a"), &h, &a, 1, 1000, 0));
+	assert_true(add(w, CELL("b"), &g, &a, 1, 1000, 0));
+	assert_true(add(w, CELL("b"), &h, &b, 1, 1000, 0));
+	assert_int_equal(pin_names(r, CELL("a"), &a, 1, names), 1);
+	assert_true(host_eq(&names[0], &h));
+	assert_int_equal(pin_names(r, CELL("b"), &a, 1, names), 1);
+	assert_true(host_eq(&names[0], &g));
+	assert_int_equal(pin_names(r, CELL("a"), &b, 1, names), 0);
+	assert_int_equal(pin_addrs(r, CELL("a"), &h, 1, out), 1);
+	assert_true(addr_eq(&out[0], &a));
+	assert_int_equal(pin_addrs(r, CELL("b"), &h, 1, out), 1);
+	assert_true(addr_eq(&out[0], &b));
+	assert_false(pin_has(r, CELL("a"), &g, &a, 1));
+	assert_false(pin_has(r, CELL("b"), &h, &a, 1));
+	/* id and run have an end each */
+	assert_true(add(w, RUN("c", "1"), &h, &a, 1, 1000, 0));
+	assert_false(pin_has(r, CELL("c1"), &h, &a, 1));
+	assert_false(pin_has(r, RUN("", "c1"), &h, &a, 1));
+	assert_true(pin_has(r, RUN("c", "1"), &h, &a, 1));
+	pin_close(r);
+	pin_close(w);
+	close(fd);
+}
+
+/* Of 64 places 16 are each cell's own, 32 are common. */
+static void
+one_cell_does_not_take_the_part_of_another(void **state)
+{
+	static const struct cells_of two[] = { { "a", "", "192.0.2.1/32" },
+	    { "b", "", "192.0.2.2/32" } };
+	struct one both, alone;
+	enum reason why;
+	struct pins *w;
+	int fd;
+
+	(void)state;
+	cells_make(&both, ALLOW, two, 2);
+	cells_make(&alone, ALLOW, two, 1);
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	pin_set_policy(w, both.policy);
+	assert_int_equal(add_names(w, CELL("a"), 0, 64, 1000, 0, &why), 48);
+	assert_int_equal(why, REASON_LIMIT_CELL);
+	assert_int_equal(add_names(w, CELL("b"), 0, 64, 1000, 0, &why), 16);
+	assert_int_equal(why, REASON_LIMIT_CELL);
+	/* what a refused one needs is there when its time is over */
+	assert_int_equal(add_names(w, CELL("b"), 100, 64, 3000, 1000, &why),
+	    48);
+	assert_int_equal(add_names(w, CELL("a"), 0, 64, 3000, 1000, &why), 16);
+	/* an only cell may hold everything, and b's pins end with b */
+	pin_set_policy(w, alone.policy);
+	assert_int_equal(add_names(w, CELL("a"), 100, 64, 3000, 1000, &why),
+	    48);
+	assert_int_equal(why, REASON_LIMIT_TOTAL);
+	/* what lives stays; the part of another grows back with time */
+	pin_set_policy(w, both.policy);
+	assert_int_equal(add_names(w, CELL("b"), 0, 64, 4000, 1000, &why), 0);
+	assert_int_equal(why, REASON_LIMIT_TOTAL);
+	assert_int_equal(add_names(w, CELL("b"), 0, 64, 4000, 3000, &why), 48);
+	one_done(&both);
+	one_done(&alone);
+	pin_close(w);
+	close(fd);
+}
+
+static void
+a_reload_that_reorders_the_cells_leaves_each_its_own(void **state)
+{
+	static const struct cells_of ab[] = { { "a", "1", "192.0.2.1/32" },
+	    { "b", "", "192.0.2.2/32" } }, ba[] = {
+	    { "b", "", "192.0.2.2/32" }, { "a", "1", "192.0.2.1/32" } };
+	struct host h = host_of("a.example"), g = host_of("b.example");
+	const struct cells_of *order[] = { ab, ba, ab };
+	struct addr x = v4(1);
+	struct pins *w;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	assert_true(add(w, RUN("a", "1"), &h, &x, 1, 1000, 0));
+	assert_true(add(w, CELL("b"), &g, &x, 1, 1000, 0));
+	for (size_t i = 0; i < 3; i++) {
+		struct pin_cell a, b, none;
+		struct one o;
+
+		cells_make(&o, ALLOW, order[i], 2);
+		pin_set_policy(w, o.policy);
+		assert_true(pin_cell_of(o.policy, i % 2 ? 1 : 0, &a));
+		assert_true(pin_cell_of(o.policy, i % 2 ? 0 : 1, &b));
+		assert_false(pin_cell_of(o.policy, CELL_NONE, &none));
+		assert_false(pin_cell_of(NULL, 0, &none));
+		assert_true(pin_has(w, &a, &h, &x, 1));
+		assert_true(pin_has(w, &b, &g, &x, 1));
+		assert_false(pin_has(w, &a, &g, &x, 1));
+		assert_false(pin_has(w, &b, &h, &x, 1));
+		one_done(&o);
 	}
-	for (int i = 0; i < 500; i++)
-		assert_true(add_many(w, i, 28, 1000000, 0));
-	for (int i = 0; i < 300; i++)
-		assert_true(add_many(w, i, 1, 1000000, 0));
-	for (int i = 0; i < 10; i++) {
-		snprintf(text, sizeof(text), "a%d.example", i);
-		h = host_of(text);
-		assert_true(pin_has(w, &h, &a, 1));
+	pin_close(w);
+	close(fd);
+}
+
+static void
+another_run_has_nothing_of_the_one_before(void **state)
+{
+	static const struct cells_of first[] = {
+	    { "a", "1", "192.0.2.1/32" }, { "b", "", "192.0.2.2/32" } },
+	    second[] = { { "a", "2", "192.0.2.1/32" },
+	    { "b", "", "192.0.2.2/32" } };
+	struct host h = host_of("x0.example");
+	struct host names[PIN_NAMES_MAX];
+	struct addr x = v4(9);
+	struct one one, two;
+	enum reason why;
+	struct pins *w;
+	int fd;
+
+	(void)state;
+	cells_make(&one, ALLOW, first, 2);
+	cells_make(&two, ALLOW, second, 2);
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	pin_set_policy(w, one.policy);
+	assert_int_equal(add_names(w, RUN("a", "1"), 0, 48, 1000, 0, &why),
+	    48);
+	assert_int_equal(add_names(w, CELL("b"), 0, 1, 1000, 0, &why), 1);
+	pin_set_policy(w, two.policy);
+	assert_false(pin_has(w, RUN("a", "1"), &h, &x, 1));
+	assert_false(pin_has(w, RUN("a", "2"), &h, &x, 1));
+	assert_int_equal(pin_names(w, RUN("a", "2"), &x, 1, names), 0);
+	assert_true(pin_has(w, CELL("b"), &h, &x, 1));
+	/* and all of its places are free */
+	assert_int_equal(add_names(w, RUN("a", "2"), 0, 64, 1000, 0, &why),
+	    48);
+	/* the first run comes back: it has nothing either */
+	pin_set_policy(w, one.policy);
+	assert_false(pin_has(w, RUN("a", "1"), &h, &x, 1));
+	one_done(&one);
+	one_done(&two);
+	pin_close(w);
+	close(fd);
+}
+
+static void
+a_copy_has_what_lives_for_whom_it_lives(void **state)
+{
+	struct host h = host_of("a.example"), g = host_of("b.example");
+	struct addr x[2] = { v4(2), v4(1) }, out[PIN_ADDRS_MAX];
+	struct pins *old, *w, *r;
+	int old_fd, fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&old, 64, &old_fd), 0);
+	assert_true(add(old, RUN("a", "1"), &h, x, 2, 1000, 0));
+	assert_true(add(old, CELL("b"), &g, x, 1, 1000, 0));
+	assert_true(add(old, CELL("b"), &h, x, 1, 500, 0));
+	assert_int_equal(pin_open(&r, old_fd), 0);
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	pin_copy(w, r, 600);
+	pin_close(r);
+	pin_close(old);
+	assert_int_equal(pin_open(&r, fd), 0);
+	assert_int_equal(pin_addrs(r, RUN("a", "1"), &h, 1, out), 2);
+	assert_true(addr_eq(&out[0], &x[0]));
+	assert_true(addr_eq(&out[1], &x[1]));
+	assert_true(pin_has(r, CELL("b"), &g, &x[0], 1));
+	assert_false(pin_has(r, CELL("b"), &h, &x[0], 1));
+	assert_false(pin_has(r, CELL("a"), &h, &x[0], 1));
+	/* what comes after goes before */
+	assert_true(add(w, RUN("a", "1"), &h, &x[1], 1, 1000, 0));
+	assert_int_equal(pin_addrs(r, RUN("a", "1"), &h, 1, out), 2);
+	assert_true(addr_eq(&out[0], &x[1]));
+	pin_close(r);
+	pin_close(w);
+	close(old_fd);
+	close(fd);
+}
+
+/* ---- places ---- */
+
+/* Labels of at most 63: a name of `len` bytes. */
+static struct host
+long_name(size_t len, char c)
+{
+	char text[HOST_MAX_BYTES + 1];
+
+	for (size_t i = 0; i < len; i++)
+		text[i] = i % 50 == 49 && i + 1 < len ? '.' : c;
+	text[len] = '\0';
+	return host_of(text);
+}
+
+static void
+a_name_of_any_length_has_its_places_and_gives_them_back(void **state)
+{
+	static const struct { size_t len; unsigned fit; } t[] = { { 1, 6 },
+	    { 72, 6 }, { 73, 3 }, { 176, 3 }, { 177, 2 }, { 253, 2 } };
+	struct addr a = v4(1), b = v4(2);
+	struct host names[PIN_NAMES_MAX];
+	struct pins *w;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 6, &fd), 0);
+	for (unsigned round = 0; round < 60; round++) {
+		size_t k = round % 6;
+		unsigned n = 0;
+
+		for (char c = 'a'; c < 'h'; c++) {
+			struct host h = long_name(t[k].len, c);
+
+			n += add(w, CELL("cell"), &h, &a, 1, 10 * round + 10,
+			    10 * round);
+			assert_int_equal(pin_has(w, CELL("cell"), &h, &a,
+			    10 * round), n == (unsigned)(c - 'a') + 1);
+		}
+		assert_int_equal(n, t[k].fit);
+		assert_int_equal(pin_names(w, CELL("cell"), &a, 10 * round,
+		    names), n);
+		for (unsigned i = 0; i < n; i++)
+			assert_int_equal(names[i].len, t[k].len);
+		assert_int_equal(pin_names(w, CELL("cell"), &b, 10 * round,
+		    names), 0);
 	}
+	pin_close(w);
+	close(fd);
+}
+
+static void
+the_whole_table_is_less_than_16_mb_and_holds_what_it_says(void **state)
+{
+	struct host names[PIN_NAMES_MAX];
+	struct pins *w, *r;
+	struct stat st;
+	unsigned found = 0;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, PIN_DEFAULT, &fd), 0);
+	assert_int_equal(pin_open(&r, fd), 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_true(st.st_size < 16 << 20);
+	for (unsigned i = 0; i < PIN_DEFAULT + 100; i++) {
+		const uint8_t b[4] = { 10, (uint8_t)(i >> 16),
+		    (uint8_t)(i >> 8), (uint8_t)i };
+		struct addr a = addr_from_v4(b);
+		char text[32];
+		struct host h;
+
+		snprintf(text, sizeof(text), "c%u.example", i);
+		h = host_of(text);
+		assert_int_equal(pin_add(w, CELL("cell"), &h, &a, 1, 1000, 0),
+		    i < PIN_DEFAULT ? REASON_NONE : REASON_LIMIT_TOTAL);
+		found += pin_has(r, CELL("cell"), &h, &a, 1) &&
+		    pin_names(r, CELL("cell"), &a, 1, names) == 1;
+	}
+	assert_int_equal(found, PIN_DEFAULT);
+	pin_close(r);
 	pin_close(w);
 	close(fd);
 }
@@ -335,6 +637,7 @@ static struct between {
 	timer_t timer;
 	void (*inner)(void);
 	unsigned steps, torn;
+	int64_t clock;			/* goes on from run to run */
 	volatile sig_atomic_t runs;
 } at;
 
@@ -376,15 +679,16 @@ run_between(void (*outer)(void), void (*inner)(void))
 	assert_int_equal(at.torn, 0);
 }
 
-/* Both names want the one entry of the table. */
+/* Both names want the two places of the table. */
 static void
 take_turns(void)
 {
 	const struct addr addrs[4] = { v4(1), v4(2), v4(11), v4(12) };
 	bool first = at.steps++ % 2 == 0;
 
-	if (!pin_add(at.w, span_str("cell"), first ? &at.a : &at.b,
-	    first ? addrs : addrs + 2, 2, 1000, 0))
+	at.clock += 10;
+	if (!add(at.w, CELL("cell"), first ? &at.a : &at.b,
+	    first ? addrs : addrs + 2, 2, at.clock + 10, at.clock))
 		at.torn++;
 }
 
@@ -393,11 +697,12 @@ look_for_another_s_address(void)
 {
 	struct addr out[PIN_ADDRS_MAX], own[2] = { v4(1), v4(2) };
 	struct host names[PIN_NAMES_MAX];
-	size_t n = pin_addrs(at.r, &at.a, 1, out);
+	size_t n = pin_addrs(at.r, CELL("cell"), &at.a, 1, out);
 
 	for (size_t i = 0; i < n; i++)
-		at.torn += !addr_eq(&out[i], &own[i]);
-	n = pin_names(at.r, &own[0], 1, names);
+		at.torn += !addr_eq(&out[i], &own[0]) &&
+		    !addr_eq(&out[i], &own[1]);
+	n = pin_names(at.r, CELL("cell"), &own[0], 1, names);
 	if (n != TOO_MANY_NAMES)
 		for (size_t i = 0; i < n; i++)
 			at.torn += !host_eq(&names[i], &at.a);
@@ -411,7 +716,7 @@ no_name_is_read_with_another_s_addresses(void **state)
 	(void)state;
 	at.a = host_of("a.example");
 	at.b = host_of("b.example");
-	assert_int_equal(pin_create(&at.w, 1, &fd), 0);
+	assert_int_equal(pin_create(&at.w, 2, &fd), 0);
 	assert_int_equal(pin_open(&at.r, fd), 0);
 	run_between(look_for_another_s_address, take_turns);
 	run_between(take_turns, look_for_another_s_address);
@@ -427,7 +732,7 @@ renew(void)
 {
 	struct addr a = v4((uint8_t)(++at.steps % 64));
 
-	if (!pin_add(at.w, span_str("cell"), &at.a, &a, 1,
+	if (!add(at.w, CELL("cell"), &at.a, &a, 1,
 	    10 * (at.steps + 16), 10 * at.steps))
 		at.torn++;
 }
@@ -437,7 +742,7 @@ look_for_ended_ones(void)
 {
 	struct addr out[PIN_ADDRS_MAX];
 	unsigned from = at.steps;
-	size_t n = pin_addrs(at.r, &at.a, 10 * from, out);
+	size_t n = pin_addrs(at.r, CELL("cell"), &at.a, 10 * from, out);
 
 	for (size_t i = 0; i < n; i++)
 		at.torn += (at.steps - out[i].b[15]) % 64 >=
@@ -451,13 +756,13 @@ no_address_that_ended_is_read_with_the_time_of_the_next(void **state)
 
 	(void)state;
 	at.a = host_of("a.example");
-	assert_int_equal(pin_create(&at.w, 64, &fd), 0);
+	assert_int_equal(pin_create(&at.w, 20, &fd), 0);
 	assert_int_equal(pin_open(&at.r, fd), 0);
 	run_between(look_for_ended_ones, renew);
 	pin_close(at.r);
 	pin_close(at.w);
 	close(fd);
-	assert_int_equal(pin_create(&at.w, 64, &fd), 0);
+	assert_int_equal(pin_create(&at.w, 20, &fd), 0);
 	assert_int_equal(pin_open(&at.r, fd), 0);
 	run_between(renew, look_for_ended_ones);
 	pin_close(at.r);
@@ -475,9 +780,11 @@ come_and_go(void)
 	struct host h;
 	char text[32];
 
+	at.clock += 10;
 	snprintf(text, sizeof(text), "c%u.example", at.steps++);
 	if (host_parse(&h, span_str(text)) == REASON_NONE &&
-	    !pin_add(at.w, span_str("b"), &h, &a, 1, 1000000, 0))
+	    !add(at.w, CELL("cell"), &h, &a, 1, at.clock + 40,
+	    at.clock))
 		at.torn++;
 }
 
@@ -494,7 +801,7 @@ look_for_both(void)
 {
 	struct host names[PIN_NAMES_MAX];
 	struct addr a = v4(1);
-	size_t n = pin_names(at.r, &a, 1, names);
+	size_t n = pin_names(at.r, CELL("cell"), &a, 1, names);
 
 	at.torn += n != 2 && n != TOO_MANY_NAMES;
 }
@@ -513,8 +820,8 @@ readers_see_all_names_of_an_address_or_none(void **state)
 	/* some stand before them and may push them to another place */
 	for (unsigned i = 0; i < 5; i++)
 		come_and_go();
-	assert_true(pin_add(at.w, span_str("a"), &at.a, &a, 1, 1000, 0));
-	assert_true(pin_add(at.w, span_str("a"), &at.b, &a, 1, 1000, 0));
+	assert_true(add(at.w, CELL("cell"), &at.a, &a, 1, FOR_EVER, 0));
+	assert_true(add(at.w, CELL("cell"), &at.b, &a, 1, FOR_EVER, 0));
 	run_between(look_for_both, come_and_go_all);
 	run_between(come_and_go, look_for_both);
 	pin_close(at.r);
@@ -529,17 +836,26 @@ main(void)
 		cmocka_unit_test(a_pin_is_seen_by_readers_until_it_expires),
 		cmocka_unit_test(a_reader_cannot_map_the_table_for_writing),
 		cmocka_unit_test(readers_survive_any_bytes_in_the_table),
-		cmocka_unit_test(a_full_table_gives_way_to_what_is_new),
+		cmocka_unit_test(
+		    a_full_table_refuses_what_is_new_until_something_ends),
+		cmocka_unit_test(what_one_cell_looked_up_is_no_other_s),
+		cmocka_unit_test(
+		    a_reload_that_reorders_the_cells_leaves_each_its_own),
+		cmocka_unit_test(another_run_has_nothing_of_the_one_before),
+		cmocka_unit_test(a_copy_has_what_lives_for_whom_it_lives),
+		cmocka_unit_test(
+		    a_name_of_any_length_has_its_places_and_gives_them_back),
+		cmocka_unit_test(
+		    the_whole_table_is_less_than_16_mb_and_holds_what_it_says),
 		cmocka_unit_test(
 		    a_name_that_cannot_be_read_makes_the_address_not_pinned),
 		cmocka_unit_test(readers_see_all_names_of_an_address_or_none),
 		cmocka_unit_test(no_name_is_read_with_another_s_addresses),
 		cmocka_unit_test(
 		    no_address_that_ended_is_read_with_the_time_of_the_next),
-		cmocka_unit_test(
-		    one_cell_does_not_push_out_what_another_pinned),
+		cmocka_unit_test(one_cell_does_not_take_the_part_of_another),
 		cmocka_unit_test(pins_that_ended_make_room_for_addresses),
-		cmocka_unit_test(of_live_pins_those_make_room_that_end_first),
+		cmocka_unit_test(of_one_name_the_last_addresses_are_kept),
 		cmocka_unit_test(
 		    more_addresses_than_the_table_has_room_for_are_refused),
 		cmocka_unit_test(

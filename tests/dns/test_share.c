@@ -115,6 +115,46 @@ a_lack_of_memory_is_no_share_of_the_client(void **state)
 	share_free(s);
 }
 
+/* Of 16 places two are each of four cells' own, eight are common. */
+static void
+a_cell_has_its_own_part_and_of_the_common_what_is_left(void **state)
+{
+	struct span a = span_str("a"), b = span_str("b"), c = span_str("c");
+	struct share *s = share_new(0);
+	unsigned n = 0;
+
+	(void)state;
+	share_cells(s, 16, 4);
+	while (share_take_cell(s, a) == REASON_NONE)
+		n++;
+	assert_int_equal(n, 10);
+	assert_int_equal(share_take_cell(s, a), REASON_LIMIT_CELL);
+	assert_int_equal(share_take_cell(s, b), REASON_NONE);
+	assert_int_equal(share_take_cell(s, b), REASON_NONE);
+	assert_int_equal(share_take_cell(s, b), REASON_LIMIT_CELL);
+	share_give_cell(s, a);
+	assert_int_equal(share_take_cell(s, b), REASON_NONE);
+	assert_int_equal(share_take_cell(s, a), REASON_LIMIT_CELL);
+	assert_int_equal(share_take_cell(s, c), REASON_NONE);
+	no_memory = true;
+	assert_int_equal(share_take_cell(s, span_str("d")),
+	    REASON_LIMIT_MEMORY);
+	no_memory = false;
+	/* an only cell may hold everything: a has 9, b 3, c 1 */
+	share_cells(s, 16, 1);
+	for (n = 0; share_take_cell(s, a) == REASON_NONE; n++)
+		;
+	assert_int_equal(n, 7);
+	assert_int_equal(share_take_cell(s, a), REASON_LIMIT_TOTAL);
+	/* more cells than places: nothing is anybody's own */
+	share_cells(s, 16, 40);
+	assert_int_equal(share_take_cell(s, b), REASON_LIMIT_CELL);
+	for (n = 0; n < 16; n++)
+		share_give_cell(s, a);
+	assert_int_equal(share_take_cell(s, b), REASON_NONE);
+	share_free(s);
+}
+
 int
 main(void)
 {
@@ -125,6 +165,8 @@ main(void)
 		cmocka_unit_test(
 		    clients_that_share_a_bucket_share_nothing_else),
 		cmocka_unit_test(a_lack_of_memory_is_no_share_of_the_client),
+		cmocka_unit_test(
+		    a_cell_has_its_own_part_and_of_the_common_what_is_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		if (n < 12 || n > sizeof(out))
 			abort();
 	} else if (known) {
-		if (message_formerr(span_of(data, len), out,
+		if (message_unread(span_of(data, len), out,
 		    sizeof(out)) < 12)
 			abort();
 	}

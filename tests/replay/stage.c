@@ -239,6 +239,41 @@ listeners(void)
 	}
 }
 
+/* As one answer with those that the name has. */
+void
+stage_pin_for(const char *cell, const char *run, const char *name,
+    const char *addr)
+{
+	struct pin_cell whose = { span_str(cell), span_str(run) };
+	struct addr all[PIN_ADDRS_MAX];
+	struct endpoint e = endpoint(addr, 0);
+	int64_t now = stage_now_ms();
+	struct host h;
+	size_t n;
+
+	assert_int_equal(host_parse(&h, span_str(name)), REASON_NONE);
+	n = pin_addrs(st.pins, &whose, &h, now, all);
+	if (n < PIN_ADDRS_MAX)
+		all[n++] = e.addr;
+	assert_int_equal(pin_add(st.pins, &whose, &h, all, n, now + 600000,
+	    now), REASON_NONE);
+}
+
+void
+stage_pin(const char *name, const char *addr)
+{
+	stage_pin_for("cell", "", name, addr);
+}
+
+/* What each cell has looked up, in the life that it has now. */
+static void
+pin_usual(void)
+{
+	stage_pin("allowed.test", ORIGIN);
+	if (agent_text != NULL)
+		stage_pin_for("agent", agent_run, "allowed.test", ORIGIN);
+}
+
 void
 stage_up(const char *policy, const struct proxy_limits *limits)
 {
@@ -285,7 +320,7 @@ stage_up(const char *policy, const struct proxy_limits *limits)
 	event_add(st.order, NULL);
 	st.beat = event_new(st.base, -1, EV_PERSIST, on_beat, NULL);
 	event_add(st.beat, &tv);
-	stage_pin("allowed.test", ORIGIN);
+	pin_usual();
 	assert_int_equal(pthread_create(&st.thread, NULL, run, NULL), 0);
 	st.up = true;
 }
@@ -337,6 +372,7 @@ stage_policy(const char *text)
 	uint8_t *image = st.image;
 
 	build_policy(text, &st.policy, &st.image);
+	pin_usual();
 	order('p');
 	policy_free(old);
 	free(image);
@@ -346,17 +382,6 @@ void
 stage_beat(bool on)
 {
 	atomic_store(&st.beats, on);
-}
-
-void
-stage_pin(const char *name, const char *addr)
-{
-	struct host h;
-	struct endpoint e = endpoint(addr, 0);
-
-	assert_int_equal(host_parse(&h, span_str(name)), REASON_NONE);
-	assert_true(pin_add(st.pins, span_str("cell"), &h, &e.addr, 1, stage_now_ms() + 600000,
-	    stage_now_ms()));
 }
 
 static int

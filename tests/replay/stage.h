@@ -41,6 +41,9 @@ void stage_cells(const char *order);
 void stage_hold(void);
 void stage_beat(bool on);		/* the recorder's heartbeat */
 void stage_pin(const char *name, const char *addr);
+/* For another cell than "cell". */
+void stage_pin_for(const char *cell, const char *run, const char *name,
+    const char *addr);
 
 int stage_listen(const char *addr, uint16_t port);
 int stage_accept(int lfd);		/* -1: nobody within 300 ms */
