@@ -55,7 +55,8 @@ void ask_free(struct ask *a);
  * UNKNOWN_CELL.
  *
  * The resolver answers by its own policy when that is newer than the
- * question's, and waits for the one of the question when it is older.
+ * question's, and waits for the one of the question when it is older, for
+ * ASK_TIMEOUT_MS at most.
  */
 MUST_USE struct ask_call *ask_start(struct ask *a,
     const struct policy *p, uint32_t cell, const struct host *name,

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "dns/front.h"
-
 #include <errno.h>
 #include <net/if.h>
 #include <stdlib.h>
@@ -8,15 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "dns/front_tcp.h"
-#include "dns/message.h"
-#include "dns/share.h"
-#include "dns/way.h"
+#include "dns/front_part.h"
 #include "ledger-client/clock.h"
-#include "ledger-client/fold.h"
 
 #define READS_PER_WAKE 64u
-#define SOCKETS_MAX 16u
 #define REFUSED_TTL_S 5u
 #define EDE_OTHER 0
 #define EDE_BLOCKED 15
@@ -24,58 +17,6 @@
 #define TCP_MAX 256u
 #define TCP_IDLE_MS 10000u
 #define PENDING_MAX 4096u
-#define UNSENT_MS 10u		/* until a full socket is tried again */
-
-/* One question that waits for the resolver; of a datagram, of a TCP
- * connection or of an engine. */
-struct waiting {
-	struct front *front;
-	struct waiting *next, **prev;
-	struct resolve_call *call;
-	struct message_question question;
-	struct endpoint client;
-	struct decision flow;
-	uint32_t cell;
-	enum record_via via;
-	struct way way;			/* UDP */
-	struct front_tcp *tcp;		/* TCP: held until it is answered */
-	struct engine *engine;		/* engine's question (VIA_NONE), or
-					 * NULL when it ended */
-	uint64_t ask_id, generation;
-	char cell_id[POLICY_ID_BYTES];	/* engine's; else whose place it has */
-	char cell_run[POLICY_ID_BYTES];	/* engine's */
-};
-
-/*
- * The SEQPACKET of an engine.  What finds it full waits in `unsent`, which
- * has room for an answer to each open question and one more; nothing is read
- * meanwhile.
- */
-struct engine {
-	struct front *front;
-	struct engine *next;
-	struct event *readable, *again;
-	int fd;
-	struct ask_answer *unsent;
-	size_t n_unsent, room, n_open;
-};
-
-struct front {
-	struct front_settings settings;
-	struct front_parts parts;
-	const struct policy *policy;
-	bool stopping;
-	struct event *sockets[SOCKETS_MAX];
-	struct front_tcp_listener *tcp[SOCKETS_MAX];
-	unsigned n_sockets, n_tcp;
-	struct engine *engines;
-	struct waiting *waiting;
-	unsigned n_waiting;
-	struct fold *fold;
-	struct share *share;		/* of each client in the questions */
-	struct share *cells;		/* of each cell, engines' too */
-	uint8_t reply[MESSAGE_MAX_BYTES];
-};
 
 static struct decide_at
 at(const struct front *f, uint32_t cell)
@@ -158,90 +99,6 @@ record_allowed(const struct waiting *w, enum reason why)
 }
 
 /* ---- the end of a question ---- */
-
-/* False: it finds no room now.  Where the engine is gone nobody waits for it,
- * as the end of file says. */
-static bool
-engine_send(struct engine *e, const struct ask_answer *a)
-{
-	return send(e->fd, a, sizeof(*a), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
-	    (errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM &&
-	    errno != EINTR);
-}
-
-static void
-engine_keep(struct engine *e, const struct ask_answer *a)
-{
-	struct timeval again = { .tv_usec = UNSENT_MS * 1000 };
-
-	if (e->n_unsent == e->room)
-		return;			/* not reached: see engine_room */
-	e->unsent[e->n_unsent++] = *a;
-	/* without the timer the socket's next event looks after it */
-	if (e->n_unsent == 1 && event_add(e->again, &again) == 0)
-		event_del(e->readable);
-}
-
-/* True when all is sent. */
-static bool
-engine_send_kept(struct engine *e)
-{
-	size_t n = 0;
-
-	while (n < e->n_unsent && engine_send(e, &e->unsent[n]))
-		n++;
-	e->n_unsent -= n;
-	if (n > 0)
-		memmove(e->unsent, e->unsent + n,
-		    e->n_unsent * sizeof(*e->unsent));
-	return e->n_unsent == 0;
-}
-
-static void
-on_again(evutil_socket_t fd, short what, void *arg)
-{
-	struct timeval again = { .tv_usec = UNSENT_MS * 1000 };
-	struct engine *e = arg;
-
-	(void)fd;
-	(void)what;
-	if (!engine_send_kept(e) || event_add(e->readable, NULL) < 0)
-		event_add(e->again, &again);
-}
-
-/* An answer to one more question has a place. */
-static bool
-engine_room(struct engine *e)
-{
-	size_t n = e->room > 0 ? 2 * e->room : 16;
-	struct ask_answer *more;
-
-	if (e->room >= e->n_open + 2)
-		return true;
-	more = reallocarray(e->unsent, n, sizeof(*more));
-	if (more == NULL)
-		return false;
-	e->unsent = more;
-	e->room = n;
-	return true;
-}
-
-static void
-answer_engine(const struct waiting *w, enum reason why,
-    const struct cache_answer *got)
-{
-	struct ask_answer a = { .id = w->ask_id, .reason = (uint32_t)why };
-
-	if (w->engine == NULL)
-		return;
-	if (why == REASON_NONE) {
-		a.n_addrs = got->n_addrs;
-		a.ttl_s = got->ttl_s;
-		memcpy(a.addrs, got->addrs, sizeof(a.addrs));
-	}
-	if (w->engine->n_unsent > 0 || !engine_send(w->engine, &a))
-		engine_keep(w->engine, &a);
-}
 
 /* Leave out what this cell may not dial: an allowed name must not point at
  * the metadata service (rebinding).  Returns why when nothing is left. */
@@ -364,7 +221,7 @@ settle(struct waiting *w, const struct cache_answer *got)
 	enum reason why = conclude(w, &a);
 
 	if (w->via == VIA_NONE)
-		answer_engine(w, why, &a);
+		front_engine_answer(w, why, &a);
 	else if (why == REASON_NONE)
 		answer_addresses(w, &a);
 	else
@@ -373,37 +230,12 @@ settle(struct waiting *w, const struct cache_answer *got)
 }
 
 static void
-give_parts(const struct waiting *w)
-{
-	if (w->via != VIA_NONE)
-		share_give(w->front->share, &w->client.addr);
-	share_give_cell(w->front->cells, span_str(w->cell_id));
-}
-
-static void
-waiting_free(struct waiting *w)
-{
-	struct front_tcp *tcp = w->tcp;
-
-	*w->prev = w->next;
-	if (w->next != NULL)
-		w->next->prev = w->prev;
-	w->front->n_waiting--;
-	if (w->engine != NULL)
-		w->engine->n_open--;
-	give_parts(w);
-	free(w);
-	if (tcp != NULL)
-		front_tcp_release(tcp);	/* may read the next message */
-}
-
-static void
 on_resolved(void *arg, const struct cache_answer *answer)
 {
 	struct waiting *w = arg;
 
 	settle(w, answer);
-	waiting_free(w);
+	front_pending_free(w);
 }
 
 /* ---- judging ---- */
@@ -435,8 +267,8 @@ find_engine_cell(struct waiting *w)
 	    REASON_POLICY_CHANGED;
 }
 
-static enum reason
-find_cell(struct waiting *w)
+enum reason
+front_find_cell(struct waiting *w)
 {
 	char interface[IF_NAMESIZE];
 	struct cell_key key = { .listener = w->front->parts.listener,
@@ -514,63 +346,6 @@ answer_type(struct waiting *w)
 	return true;
 }
 
-/* A part of the client, and of the cell, for one question more. */
-static enum reason
-take_parts(struct waiting *w)
-{
-	struct front *f = w->front;
-	/* An engine asks for many clients, whose connections are bounded. */
-	bool shared = w->via != VIA_NONE;
-	enum reason why = REASON_NONE;
-	struct pin_cell cell;
-
-	if (shared && pin_cell_of(f->policy, w->cell, &cell) &&
-	    cell.id.len < sizeof(w->cell_id)) {
-		memset(w->cell_id, 0, sizeof(w->cell_id));
-		memcpy(w->cell_id, cell.id.data, cell.id.len);
-	}
-	if (shared)
-		why = share_take(f->share, &w->client.addr);
-	if (why != REASON_NONE)
-		return why;
-	why = share_take_cell(f->cells, span_str(w->cell_id));
-	if (why != REASON_NONE && shared)
-		share_give(f->share, &w->client.addr);
-	return why;
-}
-
-/* A place for the question, with a copy of it; NULL and why when there is
- * none. */
-static struct waiting *
-waiting_new(struct waiting *from, enum reason *why)
-{
-	struct front *f = from->front;
-	bool full = f->n_waiting >= f->settings.pending_max;
-	struct waiting *w;
-
-	*why = take_parts(from);
-	if (*why != REASON_NONE)
-		return NULL;
-	w = full ? NULL : malloc(sizeof(*w));
-	if (w == NULL) {
-		*why = full ? REASON_LIMIT_TOTAL : REASON_LIMIT_MEMORY;
-		give_parts(from);
-		return NULL;
-	}
-	*w = *from;
-	w->next = f->waiting;
-	if (w->next != NULL)
-		w->next->prev = &w->next;
-	w->prev = &f->waiting;
-	f->waiting = w;
-	f->n_waiting++;
-	if (w->engine != NULL)
-		w->engine->n_open++;
-	if (w->tcp != NULL)
-		front_tcp_hold(w->tcp);
-	return w;
-}
-
 /* Our own no, for as long as its cause lasts. */
 static void
 settle_refused(struct waiting *w, enum reason why)
@@ -586,7 +361,7 @@ ask_upstream(struct waiting *on_stack)
 {
 	struct front *f = on_stack->front;
 	enum reason why;
-	struct waiting *w = waiting_new(on_stack, &why);
+	struct waiting *w = front_pending_new(on_stack, &why);
 
 	if (w == NULL) {
 		settle_refused(on_stack, why);
@@ -597,13 +372,13 @@ ask_upstream(struct waiting *on_stack)
 	    on_resolved, w, &why);
 	if (w->call == NULL) {
 		settle_refused(w, why);
-		waiting_free(w);
+		front_pending_free(w);
 	}
 }
 
 /* Policy before lookup; a question that cannot be recorded is not asked. */
-static void
-judge(struct waiting *w)
+void
+front_judge(struct waiting *w)
 {
 	struct front *f = w->front;
 	struct decide_at where = at(f, w->cell);
@@ -611,7 +386,7 @@ judge(struct waiting *w)
 
 	if (!decide_question(&where, &w->question.name, &w->flow)) {
 		if (w->engine != NULL)
-			answer_engine(w, w->flow.reason, NULL);
+			front_engine_answer(w, w->flow.reason, NULL);
 		else
 			refuse(w, &w->flow);
 		return;
@@ -655,11 +430,11 @@ question(struct front *f, struct waiting *w, struct span msg)
 		emit_flush(f->parts.emit);
 		return;
 	}
-	d.reason = find_cell(w);
+	d.reason = front_find_cell(w);
 	if (d.reason != REASON_NONE)
 		refuse(w, &d);
 	else if (!answer_form(w))
-		judge(w);
+		front_judge(w);
 	emit_flush(f->parts.emit);
 }
 
@@ -703,7 +478,7 @@ on_tcp_refused(void *arg, const struct endpoint *client, enum reason why)
 	struct waiting w = { .front = f, .via = VIA_DNS_TCP,
 	    .client = *client, .cell = CELL_NONE };
 
-	(void)find_cell(&w);		/* for the record, where it is known */
+	(void)front_find_cell(&w);		/* for the record, where it is known */
 	record_refused(&w, &(struct decision){ .reason = why,
 	    .rule = RULE_NONE });
 	emit_flush(f->parts.emit);
@@ -716,113 +491,10 @@ part_of(unsigned all)
 	return all < 4 ? all : all / 4;
 }
 
-static void
-engine_free(struct engine *e)
-{
-	for (struct waiting *w = e->front->waiting; w != NULL; w = w->next)
-		if (w->engine == e)
-			w->engine = NULL;
-	for (struct engine **p = &e->front->engines; *p != NULL;
-	    p = &(*p)->next)
-		if (*p == e) {
-			*p = e->next;
-			break;
-		}
-	if (e->readable != NULL)
-		event_free(e->readable);
-	if (e->again != NULL)
-		event_free(e->again);
-	close(e->fd);
-	free(e->unsent);
-	free(e);
-}
-
-/* Judged by the policy at hand; one that is asked by a policy yet to come
- * waits for that: what it allows would be refused here. */
-static void
-engine_question(struct waiting *w)
-{
-	const struct policy *p = w->front->policy;
-	enum reason why = REASON_NONE;
-
-	if (p != NULL && w->generation > policy_generation(p)) {
-		if (waiting_new(w, &why) == NULL)
-			answer_engine(w, why, NULL);
-		return;
-	}
-	why = find_cell(w);
-	if (why != REASON_NONE)
-		answer_engine(w, why, NULL);
-	else
-		judge(w);
-}
-
-/* An engine reads hostile bytes: take no name on trust. */
-static bool
-read_question(struct waiting *w, const struct ask_question *q, ssize_t n)
-{
-	if (n != (ssize_t)sizeof(*q) || q->name.len > HOST_MAX_BYTES ||
-	    memchr(q->cell, '\0', sizeof(q->cell)) == NULL ||
-	    memchr(q->run, '\0', sizeof(q->run)) == NULL ||
-	    host_parse(&w->question.name, span_of(q->name.name,
-	    q->name.len)) != REASON_NONE)
-		return false;
-	w->ask_id = q->id;
-	w->generation = q->generation;
-	memcpy(w->cell_id, q->cell, sizeof(w->cell_id));
-	memcpy(w->cell_run, q->run, sizeof(w->cell_run));
-	w->via = VIA_NONE;
-	return true;
-}
-
-static void
-on_engine(evutil_socket_t fd, short what, void *arg)
-{
-	struct engine *e = arg;
-	struct ask_question q;
-
-	(void)what;
-	for (unsigned i = 0; i < READS_PER_WAKE && engine_send_kept(e); i++) {
-		struct waiting w = { .front = e->front, .engine = e };
-		ssize_t n = recv(fd, &q, sizeof(q), MSG_DONTWAIT |
-		    MSG_TRUNC);		/* the length that was sent */
-
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			break;
-		if (n <= 0) {
-			engine_free(e);
-			return;
-		}
-		if (!read_question(&w, &q, n))
-			continue;
-		if (engine_room(e))
-			engine_question(&w);
-		else
-			answer_engine(&w, REASON_LIMIT_MEMORY, NULL);
-	}
-	emit_flush(e->front->parts.emit);
-}
-
 int
 front_add_engine(struct front *f, int fd)
 {
-	struct engine *e = calloc(1, sizeof(*e));
-
-	if (e == NULL)
-		return -ENOMEM;
-	e->front = f;
-	e->fd = fd;
-	e->next = f->engines;
-	f->engines = e;
-	e->readable = event_new(f->parts.base, fd, EV_READ | EV_PERSIST,
-	    on_engine, e);
-	e->again = event_new(f->parts.base, -1, 0, on_again, e);
-	if (!engine_room(e) || e->again == NULL || e->readable == NULL ||
-	    event_add(e->readable, NULL) < 0) {
-		engine_free(e);
-		return -ENOMEM;
-	}
-	return 0;
+	return front_engine_new(f, fd);
 }
 
 int
@@ -830,7 +502,7 @@ front_add_udp(struct front *f, int fd)
 {
 	struct event *ev;
 
-	if (f->n_sockets == SOCKETS_MAX)
+	if (f->n_sockets == FRONT_SOCKETS_MAX)
 		return -ENOSPC;
 	ev = event_new(f->parts.base, fd, EV_READ | EV_PERSIST, on_datagram,
 	    f);
@@ -851,7 +523,7 @@ front_add_tcp(struct front *f, int fd)
 	    .client_max = part_of(f->settings.tcp_max),
 	    .message = on_tcp_message, .refused = on_tcp_refused, .arg = f };
 
-	if (f->n_tcp == SOCKETS_MAX)
+	if (f->n_tcp == FRONT_SOCKETS_MAX)
 		return -ENOSPC;
 	f->tcp[f->n_tcp] = front_tcp_listen(&s, fd);
 	return f->tcp[f->n_tcp] != NULL ? (f->n_tcp++, 0) : -ENOMEM;
@@ -874,18 +546,15 @@ front_new(struct front **out, const struct front_settings *s,
 		f->settings.pending_max = PENDING_MAX;
 	if (f->settings.client_max == 0)
 		f->settings.client_max = part_of(f->settings.pending_max);
+	if (f->settings.policy_wait_ms == 0)
+		f->settings.policy_wait_ms = ASK_TIMEOUT_MS;
 	f->parts = *parts;
 	f->fold = fold_new(parts->base, parts->emit, FOLD_MS);
-	f->share = share_new(f->settings.client_max);
-	f->cells = share_new(0);
-	if (f->fold == NULL || f->share == NULL || f->cells == NULL) {
+	if (f->fold == NULL || front_pending_start(f) < 0) {
 		fold_free(f->fold);
-		share_free(f->share);
-		share_free(f->cells);
 		free(f);
 		return -ENOMEM;
 	}
-	share_cells(f->cells, f->settings.pending_max, 1);
 	*out = f;
 	return 0;
 }
@@ -899,10 +568,10 @@ front_free(struct front *f)
 	while (f->waiting != NULL) {
 		if (f->waiting->call != NULL)
 			resolve_cancel(f->waiting->call);
-		waiting_free(f->waiting);
+		front_pending_free(f->waiting);
 	}
 	while (f->engines != NULL)
-		engine_free(f->engines);
+		front_engine_free(f->engines);
 	for (unsigned i = 0; i < f->n_tcp; i++)
 		front_tcp_close(f->tcp[i]);
 	for (unsigned i = 0; i < f->n_sockets; i++) {
@@ -910,8 +579,7 @@ front_free(struct front *f)
 		event_free(f->sockets[i]);
 	}
 	fold_free(f->fold);
-	share_free(f->share);
-	share_free(f->cells);
+	front_pending_stop(f);
 	free(f);
 }
 
@@ -923,13 +591,13 @@ judge_again(struct waiting *w)
 	struct decide_at where;
 
 	w->flow = (struct decision){ .rule = RULE_NONE };
-	w->flow.reason = find_cell(w);
+	w->flow.reason = front_find_cell(w);
 	where = at(f, w->cell);
 	if (w->flow.reason == REASON_NONE &&
 	    decide_question(&where, &w->question.name, &w->flow))
 		return true;
 	if (w->via == VIA_NONE)
-		answer_engine(w, w->flow.reason, NULL);
+		front_engine_answer(w, w->flow.reason, NULL);
 	else
 		refuse(w, &w->flow);
 	return false;
@@ -941,9 +609,9 @@ begin_again(struct waiting *w)
 {
 	struct waiting now = *w;
 
-	waiting_free(w);
+	front_pending_free(w);
 	if (now.engine != NULL)
-		engine_question(&now);
+		front_engine_question(&now);
 }
 
 void
@@ -953,8 +621,7 @@ front_set_policy(struct front *f, const struct policy *p)
 
 	f->policy = p;
 	pin_set_policy(f->parts.pins, p);
-	share_cells(f->cells, f->settings.pending_max,
-	    p != NULL ? (uint32_t)policy_cells(p) : 1);
+	front_pending_policy(f);
 	/* what a freed one lets be read goes before the head of the list:
 	 * it is judged by the new policy already */
 	for (; w != NULL; w = next) {
@@ -966,7 +633,7 @@ front_set_policy(struct front *f, const struct policy *p)
 		if (judge_again(w))
 			continue;
 		resolve_cancel(w->call);
-		waiting_free(w);
+		front_pending_free(w);
 	}
 	emit_flush(f->parts.emit);
 }

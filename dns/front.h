@@ -27,6 +27,9 @@ struct front_settings {
 				 * connections in the same part; default a
 				 * quarter.  Cells share them as
 				 * share_split says. */
+	unsigned policy_wait_ms;	/* an engine's question for a policy
+				 * that is yet to come; default
+				 * ASK_TIMEOUT_MS */
 };
 
 /* Everything is borrowed and outlives the front. */

@@ -2,6 +2,7 @@
 #include "dns/front.h"
 
 #include "policy/image.h"
+#include "tests/dns/cells.h"
 #include "tests/dns/front_stage.h"
 
 /* The questions that engines put to the front. */
@@ -221,6 +222,95 @@ a_question_by_a_policy_to_come_waits_for_it(void **state)
 	world_free(w);
 }
 
+/* The policy never comes: the place is not held for it, also when another one
+ * comes in between. */
+static void
+a_question_by_a_policy_that_does_not_come_ends(void **state)
+{
+	struct front_settings s = { .pending_max = 2, .policy_wait_ms = 200 };
+	struct world *w = world_with(&s);
+	struct ask_question q = question(1, "never.test");
+	int64_t begun = now_ms();
+	struct ask_answer a;
+	int fd = engine(w);
+
+	(void)state;
+	q.generation = UINT64_MAX;
+	send(fd, &q, sizeof(q), 0);
+	work(w, 100);
+	front_set_policy(w->front, w->one.policy);
+	q.id = 2;
+	send(fd, &q, sizeof(q), 0);
+	q.id = 3;
+	send(fd, &q, sizeof(q), 0);
+	assert_true(engine_get(w, fd, &a));
+	assert_int_equal(a.id, 3);
+	assert_int_equal(a.reason, REASON_LIMIT_TOTAL);
+	assert_true(engine_get(w, fd, &a));
+	assert_int_equal(a.id, 1);
+	assert_int_equal(a.reason, REASON_DNS_TIMEOUT);
+	assert_in_range(now_ms() - begun, 200, 290);
+	assert_true(engine_get(w, fd, &a));
+	assert_int_equal(a.id, 2);
+	assert_int_equal(a.reason, REASON_DNS_TIMEOUT);
+	assert_in_range(now_ms() - begun, 300, 900);
+	assert_int_equal(asked("never.test"), 0);
+	/* and the places are back */
+	q = question(4, "api.team.allowed.test");
+	send(fd, &q, sizeof(q), 0);
+	assert_true(engine_get(w, fd, &a));
+	assert_int_equal(a.id, 4);
+	assert_int_equal(a.reason, REASON_NONE);
+	/* one that has waited and is asked upstream goes on */
+	next_policy(w);
+	q = question(5, "slow.allowed.test");
+	q.generation = 8;
+	send(fd, &q, sizeof(q), 0);
+	work(w, 50);
+	front_set_policy(w->front, w->other.policy);
+	assert_true(engine_get(w, fd, &a));
+	assert_int_equal(a.id, 5);
+	assert_int_equal(a.reason, REASON_NONE);
+	close(fd);
+	world_free(w);
+}
+
+/* Whatever cells an engine speaks of that are not, or not yet: together they
+ * have the part of one. */
+static void
+cells_that_are_not_take_no_part_of_those_that_are(void **state)
+{
+	static const struct cells_of two[] = { { "a", "", "127.0.0.1/32" },
+	    { "b", "", "127.0.0.2/32" } };
+	struct front_settings s = { .pending_max = 16, .client_max = 16,
+	    .policy_wait_ms = 200 };
+	struct world *w = world_with(&s);
+	struct ask_question q = question(1, "slow.allowed.test");
+	struct ask_answer a;
+	unsigned waiting = 0;
+	int fd = engine(w);
+
+	(void)state;
+	cells_make(&w->other, RULES, two, 2);
+	front_set_policy(w->front, w->other.policy);
+	q.generation = 8;
+	for (q.id = 1; q.id <= 16; q.id++) {
+		(void)snprintf(q.cell, sizeof(q.cell), "c%u", (unsigned)q.id);
+		send(fd, &q, sizeof(q), 0);
+	}
+	work(w, 20);
+	/* four as any one has, and the eight that are common */
+	while (recv(fd, &a, sizeof(a), MSG_DONTWAIT) > 0) {
+		assert_int_equal(a.reason, REASON_LIMIT_CELL);
+		assert_in_range(a.id, 13, 16);
+		waiting++;
+	}
+	assert_int_equal(waiting, 4);
+	assert_int_equal(ask(w, "slow.allowed.test", TYPE_A)->answers, 1);
+	close(fd);
+	world_free(w);
+}
+
 static void
 a_question_by_an_older_policy_is_judged_by_the_newer(void **state)
 {
@@ -300,6 +390,10 @@ main(void)
 		cmocka_unit_test(
 		    an_engines_open_question_is_judged_by_a_new_policy),
 		cmocka_unit_test(a_question_by_a_policy_to_come_waits_for_it),
+		cmocka_unit_test(
+		    a_question_by_a_policy_that_does_not_come_ends),
+		cmocka_unit_test(
+		    cells_that_are_not_take_no_part_of_those_that_are),
 		cmocka_unit_test(
 		    a_question_by_an_older_policy_is_judged_by_the_newer),
 		cmocka_unit_test(a_full_socket_loses_no_answer),

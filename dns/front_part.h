@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef DNS_FRONT_PART_H
+#define DNS_FRONT_PART_H
+
+#include "dns/front.h"
+#include "dns/front_tcp.h"
+#include "dns/message.h"
+#include "dns/share.h"
+#include "dns/way.h"
+#include "ledger-client/fold.h"
+
+/* The state of the front, for front.c, front_engine.c and front_pending.c
+ * only. */
+
+#define FRONT_SOCKETS_MAX 16u
+
+/* One question that waits for the resolver; of a datagram, of a TCP
+ * connection or of an engine. */
+struct waiting {
+	struct front *front;
+	struct waiting *next, **prev;
+	struct resolve_call *call;
+	struct message_question question;
+	struct endpoint client;
+	struct decision flow;
+	uint32_t cell;
+	enum record_via via;
+	struct way way;			/* UDP */
+	struct front_tcp *tcp;		/* TCP: held until it is answered */
+	struct engine *engine;		/* engine's question (VIA_NONE), or
+					 * NULL when it ended */
+	uint64_t ask_id, generation;	/* engine's, as the cell that it is of */
+	char cell_id[POLICY_ID_BYTES], cell_run[POLICY_ID_BYTES];
+	int64_t deadline_ms;		/* it waits for a policy; 0: it does
+					 * not */
+	char part[POLICY_ID_BYTES];	/* the cell whose place it has */
+};
+
+/*
+ * The SEQPACKET of an engine.  What finds it full waits in `unsent`, which
+ * has room for an answer to each open question and one more; nothing is read
+ * meanwhile.
+ */
+struct engine {
+	struct front *front;
+	struct engine *next;
+	struct event *readable, *again;
+	int fd;
+	struct ask_answer *unsent;
+	size_t n_unsent, room, n_open;
+};
+
+struct front {
+	struct front_settings settings;
+	struct front_parts parts;
+	const struct policy *policy;
+	bool stopping;
+	struct event *sockets[FRONT_SOCKETS_MAX];
+	struct front_tcp_listener *tcp[FRONT_SOCKETS_MAX];
+	unsigned n_sockets, n_tcp;
+	struct engine *engines;
+	struct waiting *waiting;
+	unsigned n_waiting;
+	struct fold *fold;
+	struct share *share;		/* of each client in the questions */
+	struct share *cells;		/* of each cell, engines' too */
+	struct event *late;		/* a policy that does not come */
+	uint8_t reply[MESSAGE_MAX_BYTES];
+};
+
+/* ---- front: judging ---- */
+/* The cell that asks, into w->cell; REASON_NONE, or why it is none. */
+enum reason front_find_cell(struct waiting *w);
+/* Policy, cache, upstream; `w` may be on the stack. */
+void front_judge(struct waiting *w);
+
+/* ---- front_pending: what waits ---- */
+/* 0 or -ENOMEM, which leaves nothing. */
+int front_pending_start(struct front *f);
+void front_pending_stop(struct front *f);
+/* The parts are those of the policy's cells from here on. */
+void front_pending_policy(struct front *f);
+/* A place for the question, with a copy of it; NULL and why when there is
+ * none. */
+struct waiting *front_pending_new(struct waiting *from, enum reason *why);
+void front_pending_free(struct waiting *w);
+/* An engine's question waits for a policy, and is refused when that does not
+ * come in time.  REASON_NONE, or why there is no place. */
+enum reason front_pending_wait(struct waiting *from);
+
+/* ---- front_engine: the questions of engines ---- */
+int front_engine_new(struct front *f, int fd);
+void front_engine_free(struct engine *e);
+/* Judge it, or let it wait for its policy. */
+void front_engine_question(struct waiting *w);
+void front_engine_answer(const struct waiting *w, enum reason why,
+    const struct cache_answer *got);
+
+#endif
