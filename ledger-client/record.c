@@ -157,8 +157,8 @@ static bool
 numbers_hold(const struct record *r)
 {
 	return ((r->connection | r->request | r->generation | r->bytes_up |
-	    r->bytes_down | r->lost_up | r->lost_down | r->duration_us | (uint64_t)r->wall_us |
-	    (uint64_t)r->mono_us) >> 63) == 0;
+	    r->bytes_down | r->lost_up | r->lost_down | r->duration_us |
+	    (uint64_t)r->wall_us | (uint64_t)r->mono_us) >> 63) == 0;
 }
 
 /* All strings in bounds, and together no longer than the text: strings that

@@ -252,11 +252,14 @@ enum step dial_step(struct conn *c);
 /* An edge of an attempt. */
 void dial_edge(struct conn *c, unsigned tag, uint32_t events);
 void dial_cancel(struct conn *c);
+/* The decision is a new policy's: attempts that it forbids end, and so do
+ * questions that it does not ask.  False: nothing is left. */
+MUST_USE bool dial_judge_again(struct conn *c);
 enum step relay_step(struct conn *c);
 unsigned relay_wants(const struct conn *c, bool client);
 enum step end_step(struct conn *c);
 
-/* Judge one address; false leaves *d as the denial. */
+/* Judge one address, by the decision at hand; false leaves *d as the denial. */
 bool weigh_addr(struct conn *c, const struct endpoint *to,
     struct decision *d);
 
@@ -285,6 +288,9 @@ void account_turned_away(const struct listener *l, const struct endpoint *peer,
 int tunnel_begin(struct conn *c);	/* after DIAL: -errno or 0 */
 enum step tunnel_gate(struct conn *c);
 void tunnel_saw_server(struct conn *c, struct span bytes);
+/* What comes at the gate is looked at as what comes at once: back to NAME.
+ * False: the server has gone already. */
+MUST_USE bool tunnel_reads_first(struct conn *c);
 
 void pipes_init(struct pipes *p, size_t bytes_max);
 void pipes_done(struct pipes *p);

@@ -207,6 +207,36 @@ dial_cancel(struct conn *c)
 		account_tried(c);
 }
 
+bool
+dial_judge_again(struct conn *c)
+{
+	struct opening *o = c->open;
+	size_t n = o->next_addr;
+	bool left = false;
+	struct decision d;
+
+	for (unsigned i = 0; i < o->n_tries; i++) {
+		if (o->tries[i].fd < 0)
+			continue;
+		if (weigh_addr(c, &o->tries[i].to, &d)) {
+			left = true;
+			continue;
+		}
+		note(o, &o->tries[i].to.addr, d.reason);
+		try_drop(o, i, false);
+	}
+	for (size_t i = o->next_addr; i < o->n_addrs; i++) {
+		struct endpoint to = { o->addrs[i], o->to.port };
+
+		if (weigh_addr(c, &to, &d))
+			o->addrs[n++] = to.addr;
+	}
+	o->n_addrs = n;
+	if (o->next_addr == n)
+		o->next_try_ms = 0;
+	return left || o->next_addr < n;
+}
+
 static int
 dial_socket(struct conn *c, const struct endpoint *to, unsigned tag)
 {

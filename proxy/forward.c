@@ -596,8 +596,6 @@ go_down(struct conn *c)
 	ssize_t n;
 	int e;
 
-	if (c->client.reset)
-		return client_reset(c);
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		e = side_flush(&c->client);
 		if (e == -EAGAIN)
@@ -721,7 +719,7 @@ forward_step(struct conn *c)
 	enum step s = go_up(c);
 
 	if (s == STEP_WAIT)
-		s = go_down(c);
+		s = c->client.reset ? client_reset(c) : go_down(c);
 	if (s != STEP_WAIT)
 		return STEP_NEXT;
 	if (c->forward->down_done && buf_left(&c->client.out) == 0)

@@ -98,6 +98,17 @@ passes_by_report(const struct conn *c, const struct decide_at *at)
 	    policy_cell(at->policy, at->cell, at->now_s, &v) && v.reports;
 }
 
+bool
+tunnel_reads_first(struct conn *c)
+{
+	if (c->up.eof || c->up.reset)	/* nor is there who would answer */
+		return false;
+	c->open->decided = c->open->port_closed = false;
+	c->open->scanned = 0;
+	conn_enter(c, CONN_NAME);
+	return true;
+}
+
 /* May this name be shown on the opaque flow at hand? */
 static bool
 name_fits(struct conn *c, const struct host *name)
@@ -148,12 +159,8 @@ line_has_no_version(struct span s)
 static enum step
 be_requests(struct conn *c)
 {
-	if (c->up.eof || c->up.reset)	/* nor is there who would answer */
-		return conn_refuse(c, REASON_UPSTREAM_CLOSED);
-	c->open->decided = c->open->port_closed = false;
-	c->open->scanned = 0;
-	conn_enter(c, CONN_NAME);
-	return STEP_NEXT;
+	return tunnel_reads_first(c) ? STEP_NEXT :
+	    conn_refuse(c, REASON_UPSTREAM_CLOSED);
 }
 
 static enum step
@@ -311,6 +318,15 @@ gate_read(struct conn *c)
 	return STEP_WAIT;
 }
 
+/* The client has ended, and what it sent opens nothing. */
+static enum step
+gate_ended(struct conn *c)
+{
+	if (c->client.reset)
+		return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
+	return conn_refuse(c, REASON_HELLO_INCOMPLETE);
+}
+
 /* One look at the gate.  STEP_NEXT: look again, or the connection ended. */
 enum step
 tunnel_gate(struct conn *c)
@@ -342,9 +358,7 @@ tunnel_gate(struct conn *c)
 	if (c->client.eof && c->open->gate == GATE_OPAQUE &&
 	    buf_left(&c->in) == 0)
 		return gate_open(c);
-	if (c->client.reset && c->open->gate != GATE_FLIGHT)
-		return conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
 	if (c->client.eof && c->open->gate != GATE_FLIGHT)
-		return conn_refuse(c, REASON_HELLO_INCOMPLETE);
+		return gate_ended(c);
 	return STEP_WAIT;
 }

@@ -197,12 +197,29 @@ weigh(struct conn *c)
 	return d;
 }
 
+/* An address for a flow: that of an address rule is the one the client
+ * chose. */
+static struct decision
+judge_addr(const struct conn *c, const struct decision *flow,
+    const struct endpoint *to)
+{
+	struct decide_at at = conn_at(c);
+	const struct endpoint *chosen = original_of(c);
+	struct decision d = decide_addr(&at, flow, to);
+
+	if (chosen == NULL && c->open != NULL)
+		chosen = &c->open->to;
+	if (d.verdict != VERDICT_ALLOW || !flow->original_only ||
+	    chosen == NULL || addr_eq(&to->addr, &chosen->addr))
+		return d;
+	d.rule = RULE_NONE;
+	return denied(d, REASON_NO_RULE);
+}
+
 bool
 weigh_addr(struct conn *c, const struct endpoint *to, struct decision *d)
 {
-	struct decide_at at = conn_at(c);
-
-	*d = decide_addr(&at, &c->open->decision, to);
+	*d = judge_addr(c, &c->open->decision, to);
 	return d->verdict == VERDICT_ALLOW;
 }
 
@@ -287,7 +304,7 @@ still_allowed(struct conn *c, const struct record *r)
 	d = decide_name(&at, &name, r->dialled.port, original_of(c));
 	if (d.verdict != VERDICT_ALLOW)
 		return false;
-	return decide_addr(&at, &d, &r->dialled).verdict == VERDICT_ALLOW;
+	return judge_addr(c, &d, &r->dialled).verdict == VERDICT_ALLOW;
 }
 
 /* The value of "run" in a record's labels ("team=a,run=7"). */
@@ -375,31 +392,85 @@ find_cell_again(struct conn *c)
 static bool
 request_allowed(struct conn *c)
 {
-	struct decide_at at = conn_at(c);
 	struct decision d = weigh(c);
 
-	return d.verdict == VERDICT_ALLOW && decide_addr(&at, &d,
+	return d.verdict == VERDICT_ALLOW && judge_addr(c, &d,
 	    &c->end->dialled).verdict == VERDICT_ALLOW;
+}
+
+/* What is under way rests on this, taken anew: on that of a CONNECT also
+ * when something was shown inside. */
+static bool
+decide_again(struct conn *c)
+{
+	struct opening *o = c->open;
+
+	if (c->inside && o->shown != SHOWN_REQUEST)
+		o->decision = weigh_asked(c);
+	else if (o->shown == SHOWN_NOTHING)
+		o->decision = weigh_nameless(c, &c->original, true);
+	else
+		o->decision = weigh(c);
+	return o->decision.verdict == VERDICT_ALLOW;
+}
+
+/* Judged, and not there yet: an old dial or question wins nothing that the
+ * policy of now would not begin.  Also the second request of a kept
+ * connection. */
+static bool
+way_allowed(struct conn *c)
+{
+	struct opening *o = c->open;
+
+	if (!decide_again(c))
+		return false;
+	if (c->state == CONN_DIAL)
+		return dial_judge_again(c);
+	/* The one address that is open now needs no question. */
+	if (o->ask != NULL && o->decision.original_only) {
+		ask_cancel(o->ask);
+		o->ask = NULL;
+	}
+	return true;
+}
+
+/* What comes first is held against a decision. */
+static bool
+is_at_gate(const struct conn *c)
+{
+	return c->open != NULL && ((c->state == CONN_NAME && c->inside) ||
+	    (c->state == CONN_RELAY && c->open->gate == GATE_OPAQUE));
+}
+
+static bool
+gate_allowed(struct conn *c)
+{
+	bool opaque = c->open->decision.opaque;
+
+	if (!decide_again(c))
+		return false;
+	if (c->state == CONN_NAME || !opaque || c->open->decision.opaque)
+		return true;
+	/* From here on only what shows that it is allowed. */
+	return tunnel_reads_first(c);
 }
 
 /* What was allowed before: is it still? */
 static bool
 allowed_again(struct conn *c)
 {
-	/* Judged by the old policy, its addresses not yet: also the second
-	 * request of a kept connection. */
-	if (c->state == CONN_RESOLVE) {
-		c->open->decision = weigh(c);
-		return c->open->decision.verdict == VERDICT_ALLOW;
-	}
+	if (c->state == CONN_RESOLVE || c->state == CONN_DIAL)
+		return way_allowed(c);
 	if (!account_is_open(c))
 		return true;
 	/* The request under way; a later one is judged anyway. */
 	if (c->forward != NULL)
-		return (c->state != CONN_RELAY && c->state != CONN_DIAL &&
-		    c->state != CONN_END) || request_allowed(c);
-	return (c->state == CONN_NAME && !c->inside) ||
-	    still_allowed(c, c->end);
+		return (c->state != CONN_RELAY && c->state != CONN_END) ||
+		    request_allowed(c);
+	if (c->state == CONN_NAME && !c->inside)
+		return true;
+	return still_allowed(c, c->end) && (!is_at_gate(c) ||
+	    gate_allowed(c));
 }
 
 void
@@ -407,7 +478,8 @@ conn_renumber(struct conn *c)
 {
 	if (c->state == CONN_END || !c->looked)
 		return;
-	if (c->state == CONN_RESOLVE) {
+	/* Nothing is open yet that could go on for a while. */
+	if (c->state == CONN_RESOLVE || c->state == CONN_DIAL) {
 		conn_judge_again(c);
 		return;
 	}
@@ -440,10 +512,14 @@ conn_judge_again(struct conn *c)
 
 	if ((c->state == CONN_END && !is_delivering(c)) || !c->looked)
 		return;
-	ok = find_cell_again(c) && allowed_again(c);
 	/* Numbers of rules are those of one policy. */
-	if (c->open != NULL && c->state != CONN_RESOLVE)
+	if (c->open != NULL)
 		c->open->decision.rule = RULE_NONE;
+	ok = find_cell_again(c) && allowed_again(c);
+	if (ok && is_between_requests(c))
+		conn_close_up(c);	/* the next is dialled anew */
+	if (ok && c->open != NULL)
+		conn_run(c);		/* by what it rests on now */
 	if (ok)
 		return;
 	if (c->state == CONN_END) {

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/replay/stage.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -629,6 +632,180 @@ reloads_in_a_row_keep_nothing_that_the_first_forbade(void **state)
 	close(server);
 }
 
+/* Listens, and what is dialled there waits until somebody has accepted. */
+static int
+busy(const char *addr, int *filler)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET,
+	    .sin_port = htons(5000) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+
+	assert_int_equal(inet_pton(AF_INET, addr, &to.sin_addr), 1);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	assert_int_equal(bind(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	assert_int_equal(listen(fd, 0), 0);
+	*filler = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(connect(*filler, (struct sockaddr *)&to, sizeof(to)),
+	    0);
+	return fd;
+}
+
+/* Whoever waits may come in: is there somebody, within the time in which a
+ * SYN is sent again? */
+static int
+serve(int lfd, int filler)
+{
+	struct pollfd p = { .fd = lfd, .events = POLLIN };
+	int fd = accept(lfd, NULL, NULL);
+
+	close(filler);
+	assert_true(fd >= 0);
+	close(fd);
+	return poll(&p, 1, 1500) == 1 ? accept(lfd, NULL, NULL) : -1;
+}
+
+#define PRIVATE "10.99.0.1"
+#define DIALS(more) LAB "  rule:\n    - {verdict: allow, hostname: " \
+	"two.test, ports: [5000]" more "}\n"
+
+static int
+dialling(void)
+{
+	int fd = stage_connect(WANTED, 3128);
+
+	say(fd, "CONNECT two.test:5000 HTTP/1.1\r\nHost: two.test:5000\r\n"
+	    "\r\n");
+	return fd;
+}
+
+static void
+patient_stage(unsigned stagger_ms, unsigned grace_ms)
+{
+	struct proxy_limits l = stage_limits;
+
+	down(NULL);
+	l.connect_ms = 4000;
+	l.stagger_ms = stagger_ms;
+	l.reload_grace_ms = grace_ms;
+	stage_up(DIALS(", allow_private: true"), &l);
+	origin = stage_listen(ORIGIN, 443);
+	web = stage_listen(ORIGIN, 80);
+}
+
+/* Whether it is the first or the second, under way or yet to come. */
+static void
+a_dial_goes_where_the_new_policy_lets_it(void **state)
+{
+	int open_fd, private_fd, fill[2], fd, server;
+
+	(void)state;
+	assert_int_equal(system("ip route replace local 10.99.0.0/24 dev lo"),
+	    0);
+	for (int i = 0; i < 4; i++) {
+		patient_stage(i < 2 ? 50 : 1000, i == 3 ? 60000 : 0);
+		stage_pin("two.test", i % 2 ? PRIVATE : "203.0.113.40");
+		stage_pin("two.test", i % 2 ? "203.0.113.40" : PRIVATE);
+		open_fd = busy("203.0.113.40", &fill[0]);
+		private_fd = busy(PRIVATE, &fill[1]);
+		fd = dialling();
+		usleep(200000);
+		stage_policy(DIALS(""));
+		assert_int_equal(serve(private_fd, fill[1]), -1);
+		server = serve(open_fd, fill[0]);
+		assert_true(server >= 0);
+		stage_read_head(fd, got, sizeof(got));
+		assert_memory_equal(got, "HTTP/1.1 200", 12);
+		close(fd);
+		assert_int_equal(recv(server, got, 1, 0), 0);
+		close(server);
+		close(open_fd);
+		close(private_fd);
+	}
+}
+
+static void
+no_grace_lets_an_old_dial_win(void **state)
+{
+	int lfd, filler, fd;
+	bool reset;
+
+	(void)state;
+	patient_stage(50, 60000);
+	stage_pin("two.test", "203.0.113.40");
+	lfd = busy("203.0.113.40", &filler);
+	fd = dialling();
+	usleep(100000);
+	stage_policy(ALLOW("allowed.test"));
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_int_equal(stage_record(RECORD_END)->reason,
+	    REASON_POLICY_CHANGED);
+	assert_int_equal(serve(lfd, filler), -1);
+	close(fd);
+	close(lfd);
+}
+
+#define CIDR(range) LAB "  rule:\n    - {verdict: allow, cidr: " range \
+	", ports: [443]}\n"
+
+static void
+a_flow_by_name_is_no_flow_to_the_original_address(void **state)
+{
+	size_t n = stage_hello("allowed.test", hello, sizeof(hello));
+	int fd, server;
+
+	(void)state;
+	fd = stage_connect(WANTED, 443);
+	stage_send(fd, hello, n);
+	server = stage_accept(origin);
+	assert_true(server >= 0);
+	shake(fd, server, 0, true);
+	stage_policy(CIDR(WANTED "/32"));
+	is_cut(fd, server);
+}
+
+static void
+what_a_tunnel_shows_is_held_against_the_new_policy(void **state)
+{
+	int fd, server, lfd = stage_listen(ORIGIN, 5432);
+
+	(void)state;
+	/* an address rule asked for no name */
+	stage_policy(CIDR(ORIGIN "/32"));
+	fd = tunnel(origin, ORIGIN ":443", &server);
+	stage_policy(ALLOW("allowed.test"));
+	stage_send(fd, hello, stage_hello(NULL, hello, sizeof(hello)));
+	denied_there(fd, server, REASON_NO_SNI);
+	/* nor did a rule for the protocol ask for TLS */
+	stage_pin("db.test", ORIGIN);
+	stage_policy(OPAQUE(""));
+	fd = tunnel(lfd, "db.test:5432", &server);
+	stage_policy(LAB "  rule:\n    - {verdict: allow, "
+	    "hostname: db.test, ports: [5432]}\n");
+	say(fd, "SSH-2.0-a\r\n");
+	denied_there(fd, server, REASON_PROTOCOL);
+	close(lfd);
+}
+
+static void
+a_kept_way_to_a_server_ends_with_the_policy(void **state)
+{
+	int fd = stage_connect(WANTED, 80), server;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+		server = stage_accept(web);
+		assert_true(server >= 0);
+		stage_read_head(server, got, sizeof(got));
+		say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+		stage_read_head(fd, got, sizeof(got));
+		stage_policy(ALLOW("allowed.test"));
+		assert_int_equal(recv(server, got, 1, 0), 0);
+		close(server);
+	}
+	close(fd);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -646,6 +823,11 @@ main(void)
 		T(a_report_lets_a_late_name_pass_that_no_rule_matches),
 		T(a_report_judges_each_late_request),
 		T(a_report_that_is_over_lets_nothing_pass_that_comes),
+		T(a_dial_goes_where_the_new_policy_lets_it),
+		T(no_grace_lets_an_old_dial_win),
+		T(a_flow_by_name_is_no_flow_to_the_original_address),
+		T(what_a_tunnel_shows_is_held_against_the_new_policy),
+		T(a_kept_way_to_a_server_ends_with_the_policy),
 		T(reloads_in_a_row_keep_nothing_that_the_first_forbade),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
