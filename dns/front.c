@@ -478,7 +478,7 @@ on_tcp_refused(void *arg, const struct endpoint *client, enum reason why)
 	struct waiting w = { .front = f, .via = VIA_DNS_TCP,
 	    .client = *client, .cell = CELL_NONE };
 
-	(void)front_find_cell(&w);		/* for the record, where it is known */
+	(void)front_find_cell(&w);	/* for the record, where it is known */
 	record_refused(&w, &(struct decision){ .reason = why,
 	    .rule = RULE_NONE });
 	emit_flush(f->parts.emit);

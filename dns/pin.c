@@ -225,7 +225,7 @@ bool
 pin_walk_next(const struct pins *p, struct pin_walk *w, uint32_t *i,
     struct pin_seen *out)
 {
-	while (w->probes++ < PIN_PROBES_MAX) {
+	while (w->probes < p->head.n_slots && w->probes++ < PIN_PROBES_MAX) {
 		uint32_t s = slot(p->by_name, w->at);
 
 		w->at = (w->at + 1) & (p->head.n_slots - 1);

@@ -57,9 +57,10 @@ void pin_set_policy(struct pins *p, const struct policy *policy);
 /*
  * The cell's name has these addresses until expires_ms (an address keeps the
  * later of both times).  REASON_NONE: all of them, or the first
- * PIN_ADDRS_MAX, are pinned; else none of them newly: LIMIT_CELL when the
- * cell's part is used up, LIMIT_TOTAL when the table is.  What lives makes no
- * room, other than PIN_OF_NAME_MAX says.
+ * PIN_ADDRS_MAX, are pinned; else none of them newly, and none for longer:
+ * LIMIT_CELL when the cell's part is used up, LIMIT_TOTAL when the table is,
+ * or where one would not be found in it.  What lives makes no room, other than
+ * PIN_OF_NAME_MAX says.
  */
 MUST_USE enum reason pin_add(struct pins *p, const struct pin_cell *cell,
     const struct host *name, const struct addr *addrs, size_t n,

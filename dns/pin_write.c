@@ -372,11 +372,13 @@ put_rest(struct pins *p, uint32_t *link, const char *from, size_t n)
 	}
 }
 
-/* A new pin, for which there is room; false: it would not be found. */
+/* A new pin in its place *at, for which there is room; false: it would not be
+ * found. */
 static bool
-put_new(struct pins *p, struct pin_owner *o, const struct pin_seen *s)
+put_new(struct pins *p, struct pin_owner *o, const struct pin_seen *s,
+    uint32_t *at)
 {
-	uint32_t i = p->free[--p->n_free];
+	uint32_t i = *at = p->free[--p->n_free];
 	struct pin_entry *e = &p->entries[i];
 	size_t n = s->len < sizeof(e->name) ? s->len : sizeof(e->name);
 
@@ -418,8 +420,8 @@ struct answer {
 	struct pin_seen pin;	/* address and order: one after another */
 	const struct addr *addrs;
 	size_t n, n_new;
-	uint32_t have[PIN_OF_NAME_MAX];
-	size_t n_have;
+	uint32_t have[PIN_OF_NAME_MAX], put[PIN_ADDRS_MAX];
+	size_t n_have, n_put;
 };
 
 static bool
@@ -499,30 +501,71 @@ make_room(struct pins *p, const struct pin_owner *o, uint32_t more,
 	return why;
 }
 
-static enum reason
-put_all(struct pins *p, struct pin_owner *o, struct answer *x)
+/* The new ones, or none of them. */
+static bool
+put_all(struct pins *p, struct pin_owner *o, struct answer *x, uint32_t order)
 {
-	uint32_t order = ++p->answers * PIN_ADDRS_MAX;
-
 	for (size_t k = 0; k < x->n; k++) {
-		size_t at = find(p, x, &x->addrs[k]);
-
+		if (find(p, x, &x->addrs[k]) < x->n_have ||
+		    is_among(x->addrs, k, &x->addrs[k]))
+			continue;
 		x->pin.addr = x->addrs[k];
 		x->pin.order = order + (uint32_t)k;
-		if (at < x->n_have)
-			renew(p, x->have[at], x->pin.until, x->pin.order);
-		else if (!is_among(x->addrs, k, &x->addrs[k]) &&
-		    !put_new(p, o, &x->pin))
-			return REASON_LIMIT_TOTAL;
+		if (put_new(p, o, &x->pin, &x->put[x->n_put])) {
+			x->n_put++;
+			continue;
+		}
+		while (x->n_put > 0)
+			forget(p, x->put[--x->n_put]);
+		return false;
 	}
+	return true;
+}
+
+static void
+renew_all(struct pins *p, const struct answer *x, uint32_t order)
+{
+	for (size_t k = x->n; k-- > 0;) {	/* one said twice: as first */
+		size_t at = find(p, x, &x->addrs[k]);
+
+		if (at < x->n_have)
+			renew(p, x->have[at], x->pin.until,
+			    order + (uint32_t)k);
+	}
+}
+
+/* Into places that are there.  Its own that give way go first: it has no more
+ * than PIN_OF_NAME_MAX at any time. */
+static enum reason
+put_answer(struct pins *p, struct pin_owner *o, struct answer *x)
+{
+	size_t limit = p->head.n_slots / 8 * 7 - x->n_new;
+	uint32_t order = ++p->answers * PIN_ADDRS_MAX;
+
+	while (x->n_have + x->n_new > PIN_OF_NAME_MAX)
+		forget_first(p, x);
+	if (p->used_name >= limit || p->used_addr >= limit)
+		reindex(p);
+	if (!put_all(p, o, x, order))
+		return REASON_LIMIT_TOTAL;
+	renew_all(p, x, order);
 	return REASON_NONE;
+}
+
+/* Places that it takes more than it has. */
+static uint32_t
+places_more(const struct answer *x)
+{
+	size_t n = x->n_have + x->n_new > PIN_OF_NAME_MAX ?
+	    PIN_OF_NAME_MAX - x->n_have : x->n_new;
+
+	return (uint32_t)n * places_of(x->pin.len);
 }
 
 enum reason
 pin_add(struct pins *p, const struct pin_cell *cell, const struct host *name,
     const struct addr *addrs, size_t n, int64_t expires_ms, int64_t now_ms)
 {
-	uint32_t limit = p->head.n_slots / 8 * 7;
 	struct answer x = { .addrs = addrs,
 	    .n = n < PIN_ADDRS_MAX ? n : PIN_ADDRS_MAX,
 	    .pin = { .len = name->len, .until = expires_ms } };
@@ -539,15 +582,8 @@ pin_add(struct pins *p, const struct pin_cell *cell, const struct host *name,
 	for (unsigned i = 0; i < SWEEP && forget_ended(p, now_ms); i++)
 		;
 	look(p, &x, name, now_ms);
-	while (x.n_have + x.n_new > PIN_OF_NAME_MAX)
-		forget_first(p, &x);
-	why = make_room(p, o, (uint32_t)x.n_new * places_of(name->len),
-	    now_ms);
-	if (why != REASON_NONE)
-		return why;
-	if (p->used_name + x.n_new >= limit || p->used_addr + x.n_new >= limit)
-		reindex(p);
-	return put_all(p, o, &x);
+	why = make_room(p, o, places_more(&x), now_ms);
+	return why == REASON_NONE ? put_answer(p, o, &x) : why;
 }
 
 /* ---- lives ---- */
@@ -630,6 +666,7 @@ pin_copy(struct pins *to, const struct pins *from, int64_t now_ms)
 		struct pin_owner *o;
 		struct pin_seen e;
 		struct host h;
+		uint32_t at;
 
 		/* what does not fit is asked for again */
 		if (from->entries[i].len == 0 || !pin_read(from, i, &e) ||
@@ -639,7 +676,7 @@ pin_copy(struct pins *to, const struct pins *from, int64_t now_ms)
 			continue;
 		o = owner_of(to, &e.life);
 		if (o != NULL)
-			(void)put_new(to, o, &e);
+			(void)put_new(to, o, &e, &at);
 		if (e.order / PIN_ADDRS_MAX > to->answers)
 			to->answers = e.order / PIN_ADDRS_MAX;
 	}

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "dns/pin_table.h"
 #include "tests/dns/cells.h"
 
 #define TOO_MANY_NAMES (PIN_NAMES_MAX + 1)
@@ -264,6 +265,92 @@ more_addresses_than_the_table_has_room_for_are_refused(void **state)
 	assert_int_equal(pin_create(&w, 4, &fd), 0);
 	assert_false(add_many(w, 1, 32, 1000, 0));
 	assert_true(add_many(w, 2, 3, 1000, 0));
+	pin_close(w);
+	close(fd);
+}
+
+/* All but so many slots of the index of names, held by nobody's entry. */
+#define NOBODY 0x7fffffffu
+
+static void
+hold_slots(struct pins *w, unsigned leave)
+{
+	for (uint32_t i = 0; i < w->head.n_slots; i++)
+		if (w->by_name[i] == PIN_TOMB || w->by_name[i] == PIN_EMPTY)
+			w->by_name[i] = leave > 0 ? leave--, PIN_TOMB : NOBODY;
+}
+
+static void
+free_slots(struct pins *w)
+{
+	for (uint32_t i = 0; i < w->head.n_slots; i++)
+		if (w->by_name[i] == NOBODY)
+			w->by_name[i] = PIN_TOMB;
+}
+
+static void
+an_answer_is_pinned_whole_or_not_at_all(void **state)
+{
+	struct addr a[4] = { v4(1), v4(2), v4(3), v4(4) }, out[PIN_ADDRS_MAX];
+	struct host h = host_of("a.example"), names[PIN_NAMES_MAX];
+	enum reason why;
+	struct pins *w;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	assert_true(add(w, CELL("cell"), &h, &a[1], 1, 1000, 0));
+	for (unsigned round = 0; round < 2; round++) {
+		hold_slots(w, 2);	/* for two of three */
+		assert_int_equal(pin_add(w, CELL("cell"), &h, a, 4, 2000, 1),
+		    REASON_LIMIT_TOTAL);
+		assert_int_equal(pin_addrs(w, CELL("cell"), &h, 1, out), 1);
+		assert_true(addr_eq(&out[0], &a[1]));
+		assert_int_equal(pin_names(w, CELL("cell"), &a[0], 1, names),
+		    0);
+		/* nor is what was there before pinned for longer */
+		assert_false(pin_has(w, CELL("cell"), &h, &a[1], 1000));
+		free_slots(w);
+	}
+	/* and what it had taken is back */
+	assert_true(add(w, CELL("cell"), &h, a, 4, 2000, 1));
+	assert_int_equal(pin_addrs(w, CELL("cell"), &h, 1999, out), 4);
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(addr_eq(&out[i], &a[i]));
+	assert_int_equal(add_names(w, CELL("cell"), 0, 64, 2000, 1, &why), 60);
+	pin_close(w);
+	close(fd);
+}
+
+/* A full table takes nothing from the name that finds no room in it. */
+static void
+what_is_refused_pushes_out_none_of_its_own(void **state)
+{
+	struct host h = host_of("a.example");
+	struct addr a[PIN_ADDRS_MAX], out[PIN_ADDRS_MAX];
+	enum reason why;
+	struct pins *w;
+	unsigned kept = 0;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 130, &fd), 0);
+	for (unsigned i = 0; i < 120; i++) {
+		a[0] = v4((uint8_t)i);
+		assert_true(add(w, CELL("cell"), &h, a, 1, 1000 + i, 0));
+	}
+	assert_int_equal(add_names(w, CELL("cell"), 0, 10, 2000, 0, &why), 10);
+	for (unsigned i = 0; i < PIN_ADDRS_MAX; i++)
+		a[i] = v4((uint8_t)(200 + i));
+	assert_int_equal(pin_add(w, CELL("cell"), &h, a, PIN_ADDRS_MAX, 2000,
+	    0), REASON_LIMIT_TOTAL);
+	for (unsigned i = 0; i < 120; i++) {
+		a[0] = v4((uint8_t)i);
+		kept += pin_has(w, CELL("cell"), &h, a, 0);
+	}
+	assert_int_equal(kept, 120);
+	assert_int_equal(pin_addrs(w, CELL("cell"), &h, 0, out),
+	    PIN_ADDRS_MAX);
 	pin_close(w);
 	close(fd);
 }
@@ -856,6 +943,8 @@ main(void)
 		cmocka_unit_test(one_cell_does_not_take_the_part_of_another),
 		cmocka_unit_test(pins_that_ended_make_room_for_addresses),
 		cmocka_unit_test(of_one_name_the_last_addresses_are_kept),
+		cmocka_unit_test(an_answer_is_pinned_whole_or_not_at_all),
+		cmocka_unit_test(what_is_refused_pushes_out_none_of_its_own),
 		cmocka_unit_test(
 		    more_addresses_than_the_table_has_room_for_are_refused),
 		cmocka_unit_test(
