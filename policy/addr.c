@@ -324,6 +324,58 @@ addr_class(const struct addr *judged)
 	return ADDR_RESERVED;
 }
 
+static bool
+prefix_within(const struct prefix *in, const struct prefix *out)
+{
+	return in->bits >= out->bits && prefix_has(out, &in->base);
+}
+
+enum addr_class
+prefix_class(const struct prefix *p)
+{
+	const struct prefix *table = range_table();
+
+	for (size_t i = 0; i < RANGES; i++)
+		if (prefix_within(p, &table[i]))
+			return ranges[i].class;
+	return ADDR_RESERVED;
+}
+
+static bool
+never_opened(enum addr_class c)
+{
+	return c == ADDR_RESERVED || c == ADDR_UNSPECIFIED ||
+	    c == ADDR_LOOPBACK || c == ADDR_MULTICAST;
+}
+
+/* One that begins or ends within: the class changes somewhere in p. */
+static bool
+is_split(const struct prefix *p)
+{
+	const struct prefix *table = range_table();
+
+	for (size_t i = 0; i < RANGES; i++)
+		if (table[i].bits > p->bits && prefix_within(&table[i], p))
+			return true;
+	return false;
+}
+
+/* Halved until all of it is of one class: as deep as the longest range, and
+ * along the ranges only. */
+bool
+prefix_can_open(const struct prefix *p)
+{
+	struct prefix half = *p;
+
+	if (!is_split(p))
+		return !never_opened(prefix_class(p));
+	half.bits++;
+	if (prefix_can_open(&half))
+		return true;
+	half.base.b[p->bits / 8] |= (uint8_t)(0x80u >> p->bits % 8);
+	return prefix_can_open(&half);
+}
+
 size_t
 addr_ranges(const struct prefix **out)
 {

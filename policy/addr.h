@@ -97,6 +97,16 @@ struct addr addr_judged(const struct addr *a, const struct prefix *nat64,
 /* The class of an address after addr_judged. */
 enum addr_class addr_class(const struct addr *judged);
 
+/*
+ * The class of a whole prefix: of the narrowest range that holds all of it.
+ * One that reaches over several ranges beside each other is of what holds
+ * them all: 10.0.0.0/7 is public, ::/0 reserved.  Addresses in it may be of
+ * other classes (169.254.169.254 in 169.254.0.0/16).
+ */
+enum addr_class prefix_class(const struct prefix *p);
+/* False when every address in it is of a class that nothing opens. */
+bool prefix_can_open(const struct prefix *p);
+
 /* The ranges that the classes are made of; returns how many.  Between their
  * bases and the addresses behind them the class does not change. */
 size_t addr_ranges(const struct prefix **out);

@@ -312,13 +312,14 @@ class_of(const struct ask *q, const struct addr *inner)
 	return c;
 }
 
-/* True when the allowing prefix was written for this class of addresses:
- * 0.0.0.0/0 opens the public ones, not 10.0.0.1 or the metadata service. */
+/* True when the allowing prefix was written for this class of addresses, as
+ * all of it lies in a range of the class: 0.0.0.0/0 opens the public ones, not
+ * 10.0.0.1 or the metadata service, and so does 10.0.0.0/7. */
 static bool
 written_for(const struct ask *q, uint32_t rule, enum addr_class c)
 {
 	return rule != RULE_NONE &&
-	    addr_class(&q->rules[rule].prefix.base) == c;
+	    prefix_class(&q->rules[rule].prefix) == c;
 }
 
 struct written {

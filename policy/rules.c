@@ -485,6 +485,16 @@ file_read(struct reading *rd, const struct yaml_node *node, bool force,
 		    "hostnames_file \"%s\" holds no usable name", shown);
 }
 
+/* Begins among addresses that need a prefix of their class, and reaches on. */
+static bool
+reaches_on(const struct prefix *p)
+{
+	const enum addr_class begins = addr_class(&p->base);
+
+	return begins != prefix_class(p) && (begins == ADDR_PRIVATE ||
+	    begins == ADDR_BENCHMARK || begins == ADDR_DOCUMENTATION);
+}
+
 static void
 cidr_read(struct reading *rd, const struct yaml_node *node, struct rule *r)
 {
@@ -500,13 +510,10 @@ cidr_read(struct reading *rd, const struct yaml_node *node, struct rule *r)
 		return;
 	}
 	r->has_prefix = true;
-	c = addr_class(&r->prefix.base);
+	c = prefix_class(&r->prefix);
 	if (r->verdict != VERDICT_ALLOW)
 		return;
-	/* ::/0 and 0.0.0.0/0 begin in the unspecified class but reach on. */
-	if (c == ADDR_MULTICAST || c == ADDR_LOOPBACK ||
-	    (c == ADDR_RESERVED && r->prefix.bits >= 96 + 4) ||
-	    (c == ADDR_UNSPECIFIED && r->prefix.bits >= 96 + 8))
+	if (!prefix_can_open(&r->prefix))
 		problem_add(rd->ps, PROBLEM_ERROR, node->at,
 		    "remove the rule",
 		    "%s is %s and never dialled, so the rule can never match",
@@ -517,6 +524,13 @@ cidr_read(struct reading *rd, const struct yaml_node *node, struct rule *r)
 		    "%s is %s: instance metadata may hand out credentials",
 		    span_print(node->text, shown, sizeof(shown)),
 		    addr_class_word(c));
+	else if (reaches_on(&r->prefix))
+		problem_add(rd->ps, PROBLEM_WARNING, node->at,
+		    "write a rule for the part that is meant",
+		    "%s reaches beyond the %s range that it begins in, and "
+		    "does not open that",
+		    span_print(node->text, shown, sizeof(shown)),
+		    addr_class_word(addr_class(&r->prefix.base)));
 }
 
 /* The canonical words for what a rule names, for people and for its id. */

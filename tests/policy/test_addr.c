@@ -156,6 +156,41 @@ a_port_is_1_to_65535_and_has_one_form(void **state)
 	assert_int_equal(port, 65535);
 }
 
+static enum addr_class
+class_of_prefix(const char *text, bool can_open)
+{
+	struct prefix p;
+
+	assert_true(prefix_parse(&p, span_str(text)));
+	assert_int_equal(prefix_can_open(&p), can_open);
+	return prefix_class(&p);
+}
+
+static void
+a_prefix_is_of_the_class_that_holds_all_of_it(void **state)
+{
+	(void)state;
+	assert_int_equal(class_of_prefix("10.0.0.0/8", true), ADDR_PRIVATE);
+	assert_int_equal(class_of_prefix("10.0.0.0/7", true), ADDR_PUBLIC);
+	assert_int_equal(class_of_prefix("10.1.2.3", true), ADDR_PRIVATE);
+	assert_int_equal(class_of_prefix("192.0.0.0/8", true), ADDR_PUBLIC);
+	assert_int_equal(class_of_prefix("0.0.0.0/0", true), ADDR_PUBLIC);
+	assert_int_equal(class_of_prefix("192.0.0.0/24", true),
+	    ADDR_RESERVED);
+	assert_int_equal(class_of_prefix("192.0.0.0/29", false),
+	    ADDR_RESERVED);
+	assert_int_equal(class_of_prefix("169.254.169.254", true),
+	    ADDR_METADATA);
+	assert_int_equal(class_of_prefix("169.254.169.252/30", true),
+	    ADDR_LINK_LOCAL);
+	assert_int_equal(class_of_prefix("127.0.0.0/8", false),
+	    ADDR_LOOPBACK);
+	assert_int_equal(class_of_prefix("::/0", true), ADDR_RESERVED);
+	assert_int_equal(class_of_prefix("fd00::/8", true), ADDR_PRIVATE);
+	assert_int_equal(class_of_prefix("fc00::/6", true), ADDR_RESERVED);
+	assert_int_equal(class_of_prefix("4000::/3", false), ADDR_RESERVED);
+}
+
 int
 main(void)
 {
@@ -165,6 +200,8 @@ main(void)
 		    N20_B09_an_embedded_ipv4_address_is_judged_as_that_address),
 		cmocka_unit_test(B017_only_canonical_literals_are_addresses),
 		cmocka_unit_test(prefixes_are_strict_and_hold_what_they_say),
+		cmocka_unit_test(
+		    a_prefix_is_of_the_class_that_holds_all_of_it),
 		cmocka_unit_test(a_socket_address_round_trips),
 		cmocka_unit_test(a_port_is_1_to_65535_and_has_one_form),
 	};

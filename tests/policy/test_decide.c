@@ -270,6 +270,33 @@ a_catch_all_prefix_opens_public_addresses_only(void **state)
 	one_done(&o);
 }
 
+/* What opens a class is a prefix that lies in it, whole. */
+static void
+a_prefix_that_reaches_over_classes_opens_public_addresses_only(void **state)
+{
+	struct one o;
+
+	(void)state;
+	one_rules(&o, "    - {verdict: allow, cidr: 10.0.0.0/7}\n"
+	    "    - {verdict: allow, cidr: 192.0.0.0/8}\n"
+	    "    - {verdict: allow, cidr: 198.16.0.0/13}\n"
+	    "    - {verdict: allow, cidr: 100.64.0.0/10}\n"
+	    "    - {verdict: allow, cidr: \"fc00::/6\"}\n");
+	NAMELESS(&o, "11.0.0.1", 443, NULL, NULL, "a rule");
+	NAMELESS(&o, "10.0.0.1", 443, NULL, NULL, "d private_address");
+	NAMELESS(&o, "192.1.0.1", 443, NULL, NULL, "a rule");
+	NAMELESS(&o, "192.168.0.1", 443, NULL, NULL, "d private_address");
+	NAMELESS(&o, "192.0.0.1", 443, NULL, NULL, "d special_use");
+	NAMELESS(&o, "192.0.2.1", 443, NULL, NULL, "d special_use");
+	NAMELESS(&o, "198.17.0.1", 443, NULL, NULL, "a rule");
+	NAMELESS(&o, "198.18.0.1", 443, NULL, NULL, "d special_use");
+	NAMELESS(&o, "198.24.0.1", 443, NULL, NULL, "d not_pinned");
+	NAMELESS(&o, "100.64.0.1", 443, NULL, NULL, "a rule");
+	NAMELESS(&o, "100.100.100.200", 443, NULL, NULL, "d special_use");
+	NAMELESS(&o, "fd00::1", 443, NULL, NULL, "d private_address");
+	one_done(&o);
+}
+
 static void
 own_listeners_are_never_dialled(void **state)
 {
@@ -639,6 +666,8 @@ main(void)
 		cmocka_unit_test(W16_a_prefix_deny_refuses_wherever_it_stands),
 		cmocka_unit_test(
 		    a_catch_all_prefix_opens_public_addresses_only),
+		cmocka_unit_test(
+	    a_prefix_that_reaches_over_classes_opens_public_addresses_only),
 		cmocka_unit_test(own_listeners_are_never_dialled),
 		cmocka_unit_test(
 	an_unmatched_name_at_an_allowed_prefix_is_that_address_alone),

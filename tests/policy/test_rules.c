@@ -266,7 +266,8 @@ prefixes_that_are_never_dialled_are_errors(void **state)
 {
 	static const char *const bad[] = { "127.0.0.0/8", "127.0.0.1",
 	    "::1/128", "0.0.0.0/8", "224.0.0.0/4", "ff02::/16",
-	    "240.0.0.0/4" };
+	    "240.0.0.0/4", "224.0.0.0/3", "192.0.0.0/30", "2002::/16",
+	    "4000::/2", "fec0::/10" };
 	char text[256];
 	size_t i;
 
@@ -280,6 +281,30 @@ prefixes_that_are_never_dialled_are_errors(void **state)
 	    "not a prefix");
 	one_rule_refused("    - {verdict: allow, cidr: a.example}\n",
 	    "not a prefix");
+}
+
+/* Its first address says nothing of a range that reaches on. */
+static void
+a_prefix_of_which_a_part_may_be_opened_is_no_error(void **state)
+{
+	static const char *const good[] = { "192.0.0.0/8", "192.0.0.0/4",
+	    "0.0.0.0/1", "126.0.0.0/7", "192.0.0.0/24", "::/0", "2001::/16",
+	    "f800::/5" };
+	char text[256];
+	struct one o;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		(void)snprintf(text, sizeof(text), "    - {verdict: allow, "
+		    "cidr: \"%s\"}\n", good[i]);
+		one_rules(&o, text);
+		assert_int_equal(problem_count(o.ps, PROBLEM_WARNING), 0);
+		one_done(&o);
+	}
+	one_rules(&o, "    - {verdict: allow, cidr: 10.0.0.0/7}\n");
+	assert_non_null(strstr(o.said, "reaches beyond the private range"));
+	one_done(&o);
 }
 
 int
@@ -297,6 +322,8 @@ main(void)
 		    a_default_id_follows_what_the_rule_says_and_nothing_else),
 		cmocka_unit_test(
 		    B10_B077_only_three_forms_of_names_are_patterns),
+		cmocka_unit_test(
+		    a_prefix_of_which_a_part_may_be_opened_is_no_error),
 		cmocka_unit_test(a_wildcard_over_a_public_suffix_needs_force),
 		cmocka_unit_test(a_file_of_names_is_read_line_by_line),
 		cmocka_unit_test(
