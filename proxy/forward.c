@@ -628,6 +628,9 @@ go_down(struct conn *c)
 			return STEP_NEXT;
 		c->moved_ms = 0;
 	}
+	/* Whole heads may wait that were read, and that nothing was put out
+	 * for: no edge tells of them. */
+	c->up.readable = true;
 	return STEP_WAIT;
 }
 
