@@ -11,16 +11,21 @@
 
 #include "policy/policy.h"
 
-#define LIMIT_MAGIC 0x6c696d32u
+#define LIMIT_MAGIC 0x6c696d33u
 #define LIMIT_PROBES 64u	/* places looked at for one client or cell; when
 				 * all are in use by others, it is refused */
+#define LIMIT_TRIES 8u		/* for a place while others make theirs */
 #define LIMIT_CLIENTS_MIN 1024u
 #define LIMIT_CLIENTS_MAX (1u << 17)
 #define LIMIT_CELLS 16384u	/* far from full, also while those of the
 				 * policy before hold places */
 _Static_assert(LIMIT_CELLS >= 4 * POLICY_CELLS_MAX, "room for all cells");
 
-/* One client or cell: its key (0: free) and what each engine holds of it. */
+/* The key of a place that an engine is making its own. */
+#define CLAIM(engine) ((uint64_t)(engine) + 2)
+
+/* One client or cell: its key (0: never used, 1: free, or a CLAIM) and what
+ * each engine holds of it. */
 struct slot {
 	_Atomic uint64_t key;
 	_Atomic uint32_t open[LIMIT_ENGINES_MAX];
@@ -32,6 +37,12 @@ struct table {
 	_Atomic uint32_t total[LIMIT_ENGINES_MAX];
 	struct slot slot[];	/* of cells, then of clients: a flood of
 				 * addresses takes no cell's place */
+};
+
+/* One of the two parts. */
+struct among {
+	struct slot *slot;
+	unsigned n;			/* a power of 2 */
 };
 
 struct limit {
@@ -119,6 +130,14 @@ mix(uint64_t x, uint64_t more)
 	return x ^ x >> 32;
 }
 
+/* One of the keys of cells and clients: none of those with a meaning. */
+static uint64_t
+key_of(uint64_t x)
+{
+	return x > CLAIM(LIMIT_ENGINES_MAX) ? x :
+	    x + CLAIM(LIMIT_ENGINES_MAX) + 1;
+}
+
 /* A keyed mix, so that a client cannot choose whom it shares a place with. */
 static uint64_t
 client_key(const struct limit *l, const struct addr *client)
@@ -129,7 +148,7 @@ client_key(const struct limit *l, const struct addr *client)
 	if (!addr_is_v4(client))
 		half[1] = 0;
 	x = mix(mix(l->t->seed, half[0]), half[1]);
-	return x ? x : 1;
+	return key_of(x);
 }
 
 /* By its id, which is the same in the next policy. */
@@ -140,7 +159,20 @@ cell_key(const struct limit *l, struct span id)
 
 	for (size_t i = 0; i < id.len; i++)
 		x = mix(x, id.data[i]);
-	return x ? x : 1;
+	return key_of(x);
+}
+
+static bool
+is_claim(uint64_t key)
+{
+	return key >= CLAIM(0) && key < CLAIM(LIMIT_ENGINES_MAX);
+}
+
+/* The ith place that a key may have. */
+static struct slot *
+slot_at(const struct among *t, uint64_t key, unsigned i)
+{
+	return &t->slot[(key + i) & (t->n - 1)];
 }
 
 static unsigned
@@ -153,58 +185,91 @@ slot_sum(const struct slot *s)
 	return sum;
 }
 
-/* An idle place becomes this key's.  Another engine may have counted one for
- * the key before in the meantime: then it stays as it was. */
+/* An idle place becomes this key's.  While it is ours alone nobody finds it,
+ * nor counts: only then is it sure that it is idle.  (One that was never used
+ * never looks so again, so a search may end there.) */
 static bool
-slot_claim(struct slot *s, uint64_t key)
+slot_claim(struct limit *l, struct slot *s, uint64_t key)
 {
 	uint64_t old = atomic_load(&s->key);
 
-	if (slot_sum(s) != 0 ||
-	    !atomic_compare_exchange_strong(&s->key, &old, key))
-		return false;
-	if (slot_sum(s) == 0)
+	if (old == key)
 		return true;
-	atomic_store(&s->key, old);
-	return false;
+	if (is_claim(old) || slot_sum(s) != 0 ||
+	    !atomic_compare_exchange_strong(&s->key, &old, CLAIM(l->engine)))
+		return false;
+	if (slot_sum(s) != 0) {
+		atomic_store(&s->key, old);
+		return false;
+	}
+	atomic_store(&s->key, key);
+	return true;
 }
 
-/* The place of a key among n, made when there is none; NULL when all that may
- * be looked at are in use. */
+/* The place of a key in a table, made when there is none; NULL when all that
+ * may be looked at are in use. */
 static struct slot *
-slot_find(struct slot *among, unsigned n, uint64_t key)
+slot_find(struct limit *l, const struct among *t, uint64_t key)
 {
 	struct slot *idle = NULL;
 
 	for (unsigned i = 0; i < LIMIT_PROBES; i++) {
-		struct slot *s = &among[(key + i) & (n - 1)];
+		struct slot *s = slot_at(t, key, i);
 		uint64_t k = atomic_load(&s->key);
 
 		if (k == key)
 			return s;
-		if (idle == NULL && (k == 0 || slot_sum(s) == 0))
+		if (idle == NULL && !is_claim(k) && (k == 0 ||
+		    slot_sum(s) == 0))
 			idle = s;
 		if (k == 0)
 			break;
 	}
-	return idle != NULL && slot_claim(idle, key) ? idle : NULL;
+	return idle != NULL && slot_claim(l, idle, key) ? idle : NULL;
+}
+
+/* What is held of a key, wherever: two engines that look for its place at the
+ * same time may make two. */
+static unsigned
+key_sum(const struct among *t, uint64_t key)
+{
+	unsigned sum = 0;
+
+	for (unsigned i = 0; i < LIMIT_PROBES; i++) {
+		const struct slot *s = slot_at(t, key, i);
+		uint64_t k = atomic_load(&s->key);
+
+		if (k == key)
+			sum += slot_sum(s);
+		if (k == 0)
+			break;
+	}
+	return sum;
 }
 
 /* Count first, look then: two engines may both refuse the last place, they
- * never both take it. */
+ * never both take it.  A place that became another's meanwhile, or was being
+ * made by another, is looked for again. */
 static bool
-slot_take(struct limit *l, struct slot *s, uint64_t key, unsigned max,
+take_in(struct limit *l, const struct among *t, uint64_t key, unsigned max,
     uint32_t *place)
 {
-	if (s == NULL)
-		return false;
-	atomic_fetch_add(&s->open[l->engine], 1);
-	if (atomic_load(&s->key) != key || slot_sum(s) > max) {
+	for (unsigned i = 0; i < LIMIT_TRIES; i++) {
+		struct slot *s = slot_find(l, t, key);
+
+		if (s == NULL)
+			continue;
+		atomic_fetch_add(&s->open[l->engine], 1);
+		if (atomic_load(&s->key) == key) {
+			if (key_sum(t, key) <= max) {
+				*place = (uint32_t)(s - l->t->slot) + 1;
+				return true;
+			}
+			i = LIMIT_TRIES;
+		}
 		atomic_fetch_sub(&s->open[l->engine], 1);
-		return false;
 	}
-	*place = (uint32_t)(s - l->t->slot) + 1;
-	return true;
+	return false;
 }
 
 static void
@@ -223,15 +288,18 @@ slot_give(struct limit *l, uint32_t *place)
 static bool
 cell_take(struct limit *l, uint64_t key, unsigned max, uint32_t *place)
 {
-	return slot_take(l, slot_find(l->t->slot, LIMIT_CELLS, key), key, max,
-	    place);
+	const struct among cells = { l->t->slot, LIMIT_CELLS };
+
+	return take_in(l, &cells, key, max, place);
 }
 
 static bool
 client_take(struct limit *l, uint64_t key, unsigned max, uint32_t *place)
 {
-	return slot_take(l, slot_find(l->t->slot + LIMIT_CELLS, l->t->clients,
-	    key), key, max, place);
+	const struct among clients = { l->t->slot + LIMIT_CELLS,
+	    l->t->clients };
+
+	return take_in(l, &clients, key, max, place);
 }
 
 enum reason
@@ -296,8 +364,11 @@ limit_forget(struct limit *l, unsigned engine)
 {
 	if (engine >= LIMIT_ENGINES_MAX)
 		return;
-	for (unsigned i = 0; i < LIMIT_CELLS + l->t->clients; i++)
+	for (unsigned i = 0; i < LIMIT_CELLS + l->t->clients; i++) {
 		if (atomic_load(&l->t->slot[i].open[engine]) != 0)
 			atomic_store(&l->t->slot[i].open[engine], 0);
+		if (atomic_load(&l->t->slot[i].key) == CLAIM(engine))
+			atomic_store(&l->t->slot[i].key, 1);
+	}
 	atomic_store(&l->t->total[engine], 0);
 }

@@ -3,6 +3,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -219,6 +222,67 @@ cells_share_no_place(void **state)
 	}
 }
 
+/* Both look for the place of one client at the same time, which has none yet
+ * and may hold one connection; then for that of the next. */
+enum { ROUNDS = 200000, ATTEMPTS = 4 };
+static atomic_uint arrived, of_both, none, broken;
+
+static void
+meet(void)
+{
+	unsigned turn = atomic_fetch_add(&arrived, 1) / 2;
+
+	while (atomic_load(&arrived) / 2 == turn)
+		sched_yield();
+}
+
+static void *
+engine_runs(void *arg)
+{
+	const struct limit_max max = { 1000000, 1000000, 1 };
+	struct limit_place p[ATTEMPTS];
+	struct limit *l = arg;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct addr x = addr_from_v4((uint8_t[]){ 10,
+		    (uint8_t)(i >> 16), (uint8_t)(i >> 8), (uint8_t)i });
+		unsigned n = 0;
+
+		meet();
+		for (unsigned k = 0; k < ATTEMPTS; k++)
+			n += limit_take(l, &x, span_str("cell"), &max,
+			    &p[k]) == REASON_NONE;
+		atomic_fetch_add(&of_both, n);
+		meet();
+		if (l == a) {
+			unsigned both = atomic_exchange(&of_both, 0);
+
+			atomic_fetch_add(&broken, both > 1);
+			atomic_fetch_add(&none, both == 0);
+		}
+		for (unsigned k = 0; k < ATTEMPTS; k++)
+			limit_give(l, &p[k]);
+	}
+	return NULL;
+}
+
+static void
+two_engines_never_hold_two_places_of_one(void **state)
+{
+	pthread_t one, other;
+
+	(void)state;
+	assert_int_equal(pthread_create(&one, NULL, engine_runs, a), 0);
+	assert_int_equal(pthread_create(&other, NULL, engine_runs, b), 0);
+	pthread_join(one, NULL);
+	pthread_join(other, NULL);
+	assert_int_equal(limit_open_total(a), 0);
+	assert_int_equal(broken, 0);
+	/* both may be refused the last place, now and then */
+	assert_true(none < ROUNDS / 2);
+	print_message("nobody had it in %u of %u\n", none, ROUNDS);
+}
+
 static void
 what_is_no_table_is_not_opened(void **state)
 {
@@ -245,6 +309,7 @@ main(void)
 		T(a_cell_does_not_take_the_places_of_another),
 		T(a_connection_that_becomes_another_cells_counts_as_its),
 		T(cells_share_no_place),
+		T(two_engines_never_hold_two_places_of_one),
 		T(what_is_no_table_is_not_opened),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
