@@ -660,6 +660,7 @@ conn_free(struct conn *c)
 	buf_free(&c->client.out);
 	buf_free(&c->in);
 	forward_free(c);
+	free(c->names);
 	free(c->open);
 	if (c->queued)
 		TAILQ_REMOVE(&p->again, c, later);

@@ -122,6 +122,7 @@ struct conn {
 	struct buf in;			/* from the client, not yet judged */
 	struct opening *open;
 	struct forward *forward;	/* HTTP: state of the exchange */
+	char *names;			/* of a flow without one: pinned_keep */
 	struct record *end;		/* what the end record begins with; when
 					 * that is out: whose it was */
 	size_t end_bytes;
@@ -234,15 +235,21 @@ enum record_via conn_via(enum listen_kind kind);
 void conn_reset(int fd);
 /* A hello that was let pass: a new policy may forbid what it hides. */
 void conn_keep_hello(struct conn *c, const struct hello *h);
-/* What is pinned for its cell.  The live names of an address: how many, 0 when
- * there are too many. */
-size_t conn_names(const struct conn *c, const struct addr *a,
+/* What is pinned for its cell. */
+/* The live names of an address: how many, 0 when there are too many. */
+size_t pinned_names(const struct conn *c, const struct addr *a,
     struct host out[static PIN_NAMES_MAX],
     const struct host *ptr[static PIN_NAMES_MAX]);
-size_t conn_addrs(const struct conn *c, const struct host *name,
+size_t pinned_addrs(const struct conn *c, const struct host *name,
     struct addr out[static PIN_ADDRS_MAX]);
-bool conn_pinned(const struct conn *c, const struct host *name,
+bool pinned_has(const struct conn *c, const struct host *name,
     const struct addr *a);
+/* A flow without a name was judged by these, or by none: a new policy judges
+ * it by them again.  False: no memory. */
+MUST_USE bool pinned_keep(struct conn *c, const struct host *const *names,
+    size_t n);
+size_t pinned_kept(const struct conn *c, struct host out[static PIN_NAMES_MAX],
+    const struct host *ptr[static PIN_NAMES_MAX]);
 
 /* The steps, in the order of life. */
 enum step name_step(struct conn *c);

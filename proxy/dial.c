@@ -72,7 +72,7 @@ keep_original(const struct conn *c)
 		return true;
 	if (c->via != VIA_TPROXY && c->via != VIA_REDIRECT)
 		return false;
-	return conn_pinned(c, &o->name, &c->original.addr);
+	return pinned_has(c, &o->name, &c->original.addr);
 }
 
 /* The client's address first; to the client it answered already, so trying
@@ -86,7 +86,7 @@ add_pinned(struct conn *c)
 
 	if (o->name.len == 0 || o->decided || o->decision.original_only)
 		return;
-	n = conn_addrs(c, &o->name, pinned);
+	n = pinned_addrs(c, &o->name, pinned);
 	for (size_t i = 0; i < n && o->n_addrs < PIN_ADDRS_MAX; i++)
 		if (!addr_eq(&pinned[i], &o->addrs[0]))
 			o->addrs[o->n_addrs++] = pinned[i];
@@ -118,7 +118,7 @@ dial_resolve(struct conn *c)
 		add_pinned(c);
 		return judge_addrs(c);
 	}
-	o->n_addrs = conn_addrs(c, &o->name, o->addrs);
+	o->n_addrs = pinned_addrs(c, &o->name, o->addrs);
 	if (o->n_addrs > 0)
 		return judge_addrs(c);
 	o->ask = ask_start(c->proxy->parts.ask, c->proxy->policy, c->cell,

@@ -50,7 +50,7 @@ name_first(struct conn *c)
 	/* Looking up the names of a busy address costs more than the rest. */
 	if (decide_reads_first(&at, c->original.port))
 		return STEP_WAIT;
-	n = conn_names(c, &c->original.addr, names, ptr);
+	n = pinned_names(c, &c->original.addr, names, ptr);
 	if (!decide_opaque(&at, &c->original, ptr, n, &o->decision)) {
 		o->port_closed = !decide_port_open(&at, &c->original);
 		if (o->port_closed && c->proxy->limits.hello_ms > CLOSED_MS)
@@ -61,6 +61,8 @@ name_first(struct conn *c)
 	o->shown = SHOWN_NOTHING;
 	if (n == 1)
 		name_of_pin(c, &names[0]);
+	if (!pinned_keep(c, ptr, n))
+		return conn_refuse(c, REASON_LIMIT_MEMORY);
 	conn_enter(c, CONN_DECIDE);
 	return STEP_NEXT;
 }
@@ -126,7 +128,7 @@ name_closed(struct conn *c)
 	struct opening *o = c->open;
 	struct host names[PIN_NAMES_MAX];
 	const struct host *ptr[PIN_NAMES_MAX];
-	size_t n = conn_names(c, &c->original.addr, names, ptr);
+	size_t n = pinned_names(c, &c->original.addr, names, ptr);
 	struct decide_at at = conn_at(c);
 
 	if (n == 1)
@@ -136,6 +138,8 @@ name_closed(struct conn *c)
 	o->decision = decide_nameless(&at, &c->original, ptr, n);
 	if (o->decision.verdict != VERDICT_ALLOW)
 		return conn_refuse(c, closed_reason(&o->decision));
+	if (!pinned_keep(c, ptr, n))
+		return conn_refuse(c, REASON_LIMIT_MEMORY);
 	o->decided = true;
 	o->shown = SHOWN_NOTHING;
 	conn_enter(c, CONN_DECIDE);

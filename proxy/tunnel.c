@@ -126,7 +126,7 @@ name_fits(struct conn *c, const struct host *name)
 	if (d.verdict != VERDICT_ALLOW)
 		return false;
 	return d.original_only || passes_by_report(c, &at) ||
-	    conn_pinned(c, name, &to.addr);
+	    pinned_has(c, name, &to.addr);
 }
 
 static enum step

@@ -15,47 +15,6 @@ conn_at(const struct conn *c)
 	    .cell = c->cell, .now_s = (int64_t)time(NULL) };
 }
 
-size_t
-conn_names(const struct conn *c, const struct addr *a,
-    struct host out[static PIN_NAMES_MAX],
-    const struct host *ptr[static PIN_NAMES_MAX])
-{
-	struct pin_cell cell;
-	size_t n = 0;
-
-	if (c->proxy->pins != NULL &&
-	    pin_cell_of(c->proxy->policy, c->cell, &cell))
-		n = pin_names(c->proxy->pins, &cell, a, conn_now_ms(), out);
-	if (n > PIN_NAMES_MAX)
-		n = 0;
-	for (size_t i = 0; i < n; i++)
-		ptr[i] = &out[i];
-	return n;
-}
-
-bool
-conn_pinned(const struct conn *c, const struct host *name,
-    const struct addr *a)
-{
-	struct pin_cell cell;
-
-	return c->proxy->pins != NULL &&
-	    pin_cell_of(c->proxy->policy, c->cell, &cell) &&
-	    pin_has(c->proxy->pins, &cell, name, a, conn_now_ms());
-}
-
-size_t
-conn_addrs(const struct conn *c, const struct host *name,
-    struct addr out[static PIN_ADDRS_MAX])
-{
-	struct pin_cell cell;
-
-	if (c->proxy->pins == NULL ||
-	    !pin_cell_of(c->proxy->policy, c->cell, &cell))
-		return 0;
-	return pin_addrs(c->proxy->pins, &cell, name, conn_now_ms(), out);
-}
-
 static const struct endpoint *
 original_of(const struct conn *c)
 {
@@ -64,23 +23,38 @@ original_of(const struct conn *c)
 	return has ? &c->original : NULL;
 }
 
-/* A flow without a name, to an address; `pinned`: names on it may count. */
-static struct decision
-weigh_nameless(const struct conn *c, const struct endpoint *to, bool pinned)
-{
-	struct decide_at at = conn_at(c);
-	struct host names[PIN_NAMES_MAX];
-	const struct host *ptr[PIN_NAMES_MAX];
-	size_t n = pinned ? conn_names(c, &to->addr, names, ptr) : 0;
-
-	return decide_nameless(&at, to, ptr, n);
-}
-
 static struct decision
 denied(struct decision d, enum reason why)
 {
 	d.verdict = d.would = VERDICT_DENY;
 	d.reason = why;
+	return d;
+}
+
+/* What is judged as it comes has the names that live; what is judged again,
+ * by a new policy, those that it was allowed with.  A pin that ended, or one
+ * that came, takes nothing from what is open: only a policy does. */
+enum when { FIRST, AGAIN };
+
+/* A flow without a name, to an address; `pinned`: names on it may count. */
+static struct decision
+weigh_nameless(struct conn *c, const struct endpoint *to, bool pinned,
+    enum when when)
+{
+	struct decide_at at = conn_at(c);
+	struct host names[PIN_NAMES_MAX];
+	const struct host *ptr[PIN_NAMES_MAX];
+	struct decision d;
+	size_t n = 0;
+
+	if (pinned && when == FIRST)
+		n = pinned_names(c, &to->addr, names, ptr);
+	else if (pinned)
+		n = pinned_kept(c, names, ptr);
+	d = decide_nameless(&at, to, ptr, n);
+	if (when == FIRST && d.verdict == VERDICT_ALLOW &&
+	    !pinned_keep(c, ptr, n))
+		return denied(d, REASON_LIMIT_MEMORY);
 	return d;
 }
 
@@ -108,15 +82,14 @@ weigh_inside_hello(struct conn *c)
 
 		if (o->is_addr && o->decision.original_only)
 			return REASON_NONE;	/* an address rule */
-		if (!decide_no_sni_pinned(&at) ||
-		    weigh_nameless(c, &to, true).verdict != VERDICT_ALLOW)
-			return REASON_NO_SNI;
-		return REASON_NONE;
+		return decide_no_sni_pinned(&at) && weigh_nameless(c, &to,
+		    true, FIRST).verdict == VERDICT_ALLOW ? REASON_NONE :
+		    REASON_NO_SNI;
 	}
 	if (!o->is_addr && host_eq(&o->hello.name, &o->name))
 		return REASON_NONE;
 	if (o->is_addr) {
-		size_t n = conn_names(c, &o->to.addr, names, ptr);
+		size_t n = pinned_names(c, &o->to.addr, names, ptr);
 
 		for (size_t i = 0; i < n; i++)
 			if (host_eq(ptr[i], &o->hello.name) && decide_name(&at,
@@ -128,7 +101,7 @@ weigh_inside_hello(struct conn *c)
 }
 
 static struct decision
-weigh_hello(struct conn *c)
+weigh_hello(struct conn *c, enum when when)
 {
 	struct opening *o = c->open;
 	struct decide_at at = conn_at(c);
@@ -141,7 +114,7 @@ weigh_hello(struct conn *c)
 		return decide_name(&at, &o->name, o->to.port, original_of(c));
 	if (original_of(c) == NULL)
 		return denied(d, REASON_NO_SNI);
-	d = weigh_nameless(c, &c->original, decide_no_sni_pinned(&at));
+	d = weigh_nameless(c, &c->original, decide_no_sni_pinned(&at), when);
 	if (d.verdict == VERDICT_DENY && (d.reason == REASON_NAMELESS ||
 	    d.reason == REASON_NO_RULE || d.reason == REASON_NOT_PINNED))
 		d.reason = REASON_NO_SNI;
@@ -150,7 +123,7 @@ weigh_hello(struct conn *c)
 
 /* A request or CONNECT: a name, or an address literal. */
 static struct decision
-weigh_asked(struct conn *c)
+weigh_asked(struct conn *c, enum when when)
 {
 	struct opening *o = c->open;
 	struct decide_at at = conn_at(c);
@@ -158,7 +131,7 @@ weigh_asked(struct conn *c)
 
 	if (o->name.len > 0)
 		return decide_name(&at, &o->name, o->to.port, original_of(c));
-	d = weigh_nameless(c, &o->to, true);
+	d = weigh_nameless(c, &o->to, true, when);
 	if (d.verdict == VERDICT_DENY && (d.reason == REASON_NAMELESS ||
 	    d.reason == REASON_NO_RULE || d.reason == REASON_NOT_PINNED))
 		d.reason = REASON_ADDRESS_LITERAL;
@@ -166,7 +139,7 @@ weigh_asked(struct conn *c)
 }
 
 static struct decision
-weigh(struct conn *c)
+weigh(struct conn *c, enum when when)
 {
 	struct opening *o = c->open;
 	struct decision d = { .rule = RULE_NONE };
@@ -175,7 +148,7 @@ weigh(struct conn *c)
 	case SHOWN_NOTHING:
 		return o->decision;
 	case SHOWN_HELLO:
-		return weigh_hello(c);
+		return weigh_hello(c, when);
 	case SHOWN_BYTES:
 		if (original_of(c) == NULL)
 			return denied(d, REASON_NOT_TLS);
@@ -183,7 +156,7 @@ weigh(struct conn *c)
 		 * front of a request would carry any Host past its
 		 * judgement.  protocol: tcp was judged before a look. */
 		c->bytes = true;
-		d = weigh_nameless(c, &c->original, false);
+		d = weigh_nameless(c, &c->original, false, when);
 		if (d.verdict == VERDICT_DENY &&
 		    (d.reason == REASON_NAMELESS ||
 		    d.reason == REASON_NO_RULE ||
@@ -192,7 +165,7 @@ weigh(struct conn *c)
 		return d;
 	case SHOWN_REQUEST:
 	case SHOWN_CONNECT:
-		return weigh_asked(c);
+		return weigh_asked(c, when);
 	}
 	return d;
 }
@@ -252,7 +225,7 @@ weigh_step(struct conn *c)
 		return conn_refuse(c, REASON_UNKNOWN_CELL);
 	if (c->inside && o->shown == SHOWN_HELLO)
 		return weigh_inside(c);
-	o->decision = weigh(c);
+	o->decision = weigh(c, FIRST);
 	if (o->decision.verdict != VERDICT_ALLOW)
 		return conn_refuse(c, o->decision.reason);
 	c->port = o->to.port;
@@ -272,14 +245,15 @@ weigh_step(struct conn *c)
 }
 
 /* A hello inside a CONNECT by name may show none where the address has
- * allowed names only: does it still? */
+ * allowed names only: are they still? */
 static bool
-may_hide(const struct conn *c, const struct record *r)
+may_hide(struct conn *c, const struct record *r)
 {
 	struct decide_at at = conn_at(c);
 
 	return !c->inside || !c->no_sni || (decide_no_sni_pinned(&at) &&
-	    weigh_nameless(c, &r->dialled, true).verdict == VERDICT_ALLOW);
+	    weigh_nameless(c, &r->dialled, true, AGAIN).verdict ==
+	    VERDICT_ALLOW);
 }
 
 /* Is what this connection was allowed for still allowed? */
@@ -297,8 +271,8 @@ still_allowed(struct conn *c, const struct record *r)
 		return false;
 	if (text.len == 0 || r->name_from == NAME_FROM_PIN ||
 	    host_parse(&name, text) != REASON_NONE)
-		return weigh_nameless(c, &r->dialled, pinned).verdict ==
-		    VERDICT_ALLOW;
+		return weigh_nameless(c, &r->dialled, pinned, AGAIN).verdict
+		    == VERDICT_ALLOW;
 	if (!may_hide(c, r))
 		return false;
 	d = decide_name(&at, &name, r->dialled.port, original_of(c));
@@ -392,7 +366,7 @@ find_cell_again(struct conn *c)
 static bool
 request_allowed(struct conn *c)
 {
-	struct decision d = weigh(c);
+	struct decision d = weigh(c, AGAIN);
 
 	return d.verdict == VERDICT_ALLOW && judge_addr(c, &d,
 	    &c->end->dialled).verdict == VERDICT_ALLOW;
@@ -406,11 +380,11 @@ decide_again(struct conn *c)
 	struct opening *o = c->open;
 
 	if (c->inside && o->shown != SHOWN_REQUEST)
-		o->decision = weigh_asked(c);
+		o->decision = weigh_asked(c, AGAIN);
 	else if (o->shown == SHOWN_NOTHING)
-		o->decision = weigh_nameless(c, &c->original, true);
+		o->decision = weigh_nameless(c, &c->original, true, AGAIN);
 	else
-		o->decision = weigh(c);
+		o->decision = weigh(c, AGAIN);
 	return o->decision.verdict == VERDICT_ALLOW;
 }
 

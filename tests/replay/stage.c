@@ -240,9 +240,9 @@ listeners(void)
 }
 
 /* As one answer with those that the name has. */
-void
-stage_pin_for(const char *cell, const char *run, const char *name,
-    const char *addr)
+static void
+pin_until(const char *cell, const char *run, const char *name,
+    const char *addr, int ms)
 {
 	struct pin_cell whose = { span_str(cell), span_str(run) };
 	struct addr all[PIN_ADDRS_MAX];
@@ -255,8 +255,21 @@ stage_pin_for(const char *cell, const char *run, const char *name,
 	n = pin_addrs(st.pins, &whose, &h, now, all);
 	if (n < PIN_ADDRS_MAX)
 		all[n++] = e.addr;
-	assert_int_equal(pin_add(st.pins, &whose, &h, all, n, now + 600000,
+	assert_int_equal(pin_add(st.pins, &whose, &h, all, n, now + ms,
 	    now), REASON_NONE);
+}
+
+void
+stage_pin_for(const char *cell, const char *run, const char *name,
+    const char *addr)
+{
+	pin_until(cell, run, name, addr, 600000);
+}
+
+void
+stage_pin_brief(const char *name, const char *addr, int ms)
+{
+	pin_until("cell", "", name, addr, ms);
 }
 
 void

@@ -41,6 +41,7 @@ void stage_cells(const char *order);
 void stage_hold(void);
 void stage_beat(bool on);		/* the recorder's heartbeat */
 void stage_pin(const char *name, const char *addr);
+void stage_pin_brief(const char *name, const char *addr, int ms);
 /* For another cell than "cell". */
 void stage_pin_for(const char *cell, const char *run, const char *name,
     const char *addr);

@@ -808,6 +808,104 @@ a_kept_way_to_a_server_ends_with_the_policy(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
+/* ---- what a pin allowed ---- */
+
+#define BRIEF "203.0.113.77"
+#define BY_PIN(more) LAB "  no_sni: pinned-ip\n  rule:\n" more \
+	"    - {verdict: allow, hostname: late.test, ports: [8080]}\n"
+#define ALLOWS(name) "    - {verdict: allow, hostname: " name "}\n"
+
+static const char by_pin[] = BY_PIN(ALLOWS("brief.test")
+    ALLOWS("other.test"));
+
+/* A request of an address, which its server has not answered. */
+static int
+request_there(int lfd, int *server)
+{
+	int fd = stage_connect(WANTED, 3128);
+
+	say(fd, "GET http://" BRIEF "/ HTTP/1.1\r\nHost: " BRIEF "\r\n\r\n");
+	*server = stage_accept(lfd);
+	assert_true(*server >= 0);
+	assert_int_equal(stage_record(RECORD_DECISION)->verdict,
+	    VERDICT_ALLOW);
+	stage_read_head(*server, got, sizeof(got));
+	return fd;
+}
+
+static int
+open_by_pin(int kind, int tls, int http, int *server)
+{
+	static const char *const place[] = { "brief.test:443", BRIEF ":443" };
+	int fd;
+
+	stage_pin_brief("brief.test", BRIEF, 300);
+	stage_pin_brief("other.test", BRIEF, 300);
+	if (kind == 2)
+		return request_there(http, server);
+	fd = tunnel(tls, place[kind], server);
+	shake(fd, *server, stage_hello(NULL, hello, sizeof(hello)), true);
+	return fd;
+}
+
+static void
+goes_on(int kind, int fd, int server)
+{
+	if (kind < 2) {
+		still_open(fd, server);
+		return;
+	}
+	say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	assert_memory_equal(got, "HTTP/1.1 204", 12);
+}
+
+/* Nor does a pin that comes: that name had not the address when it began. */
+static void
+the_end_of_a_pin_cuts_nothing_that_is_open(void **state)
+{
+	int tls = stage_listen(BRIEF, 443), http = stage_listen(BRIEF, 80);
+	int fd, server;
+
+	(void)state;
+	for (int kind = 0; kind < 3; kind++) {
+		stage_policy(by_pin);
+		fd = open_by_pin(kind, tls, http, &server);
+		usleep(350000);
+		stage_policy(by_pin);
+		assert_true(stage_no_record(RECORD_END));
+		stage_pin_brief("late.test", BRIEF, 300);
+		stage_policy(by_pin);
+		goes_on(kind, fd, server);
+		close(fd);
+		close(server);
+		(void)stage_record(RECORD_END);
+		usleep(350000);
+	}
+	close(tls);
+	close(http);
+}
+
+/* It may be the flow of any of them. */
+static void
+a_policy_that_forbids_a_name_cuts_what_it_allowed(void **state)
+{
+	int tls = stage_listen(BRIEF, 443), http = stage_listen(BRIEF, 80);
+	int fd, server;
+
+	(void)state;
+	for (int kind = 0; kind < 6; kind++) {
+		stage_policy(by_pin);
+		fd = open_by_pin(kind % 3, tls, http, &server);
+		if (kind >= 3)
+			usleep(350000);
+		stage_policy(BY_PIN(ALLOWS("brief.test")));
+		is_cut(fd, server);
+	}
+	close(tls);
+	close(http);
+}
+
 int
 main(void)
 {
@@ -828,6 +926,8 @@ main(void)
 		T(a_flow_by_name_is_no_flow_to_the_original_address),
 		T(what_a_tunnel_shows_is_held_against_the_new_policy),
 		T(a_kept_way_to_a_server_ends_with_the_policy),
+		T(the_end_of_a_pin_cuts_nothing_that_is_open),
+		T(a_policy_that_forbids_a_name_cuts_what_it_allowed),
 		T(reloads_in_a_row_keep_nothing_that_the_first_forbade),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
