@@ -151,7 +151,7 @@ $(B)/tests/dns/test_front_tcp: LDFLAGS += -Wl,--wrap=evbuffer_expand
 $(B)/tests/dns/test_share: LDFLAGS += -Wl,--wrap=calloc
 $(B)/tests/sidecar/test_recorder: LDFLAGS += -Wl,--wrap=write
 
-.PHONY: unit manuals service check enforcement asan fuzz lint layers corpus demo install \
+.PHONY: unit manuals ids service check enforcement asan fuzz lint layers corpus demo install \
 	format clean tools
 unit: all $(UNIT_BIN)
 	$(Q)tests/run-unit $(UNIT_BIN)
@@ -164,10 +164,13 @@ manuals: all
 	$(Q)tests/check-schemas $(B)/penstock
 	$(Q)tests/check-env $(B)/penstock
 
+ids:
+	$(Q)tests/check-ids
+
 service: all
 	$(Q)tests/check-service $(B)/penstock
 
-check: unit layers manuals service enforcement
+check: unit layers ids manuals service enforcement
 
 asan:
 	$(Q)$(MAKE) --no-print-directory CONFIG=asan all unit

@@ -405,7 +405,7 @@ an_allowed_name_does_not_lead_inside(void **state)
 }
 
 static void
-B045_under_ipv6_drop_aaaa_is_no_data(void **state)
+under_ipv6_drop_aaaa_is_no_data(void **state)
 {
 	struct front_settings s = { .ipv6_drop = true };
 	struct world *w = world_with(&s);
@@ -739,7 +739,7 @@ main(void)
 		cmocka_unit_test(a_client_that_reads_late_gets_every_answer),
 		cmocka_unit_test(B046_the_case_of_a_question_is_kept),
 		cmocka_unit_test(an_allowed_name_does_not_lead_inside),
-		cmocka_unit_test(B045_under_ipv6_drop_aaaa_is_no_data),
+		cmocka_unit_test(under_ipv6_drop_aaaa_is_no_data),
 		cmocka_unit_test(other_forms_are_told_so),
 		cmocka_unit_test(equal_refusals_are_one_record),
 		cmocka_unit_test(an_answered_question_is_a_record),

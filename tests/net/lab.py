@@ -38,6 +38,8 @@ NAMES = {
     "echo.test": ["203.0.113.15"],
     "retry.test": ["203.0.113.14"],
     "outer.test": ["203.0.113.15"],
+    "h2.wild.test": ["203.0.113.21"],
+    "hidden.test": ["203.0.113.21"],
     "fault.test": ["203.0.113.12"],
     "ws.test": ["203.0.113.13"],
     "rebind.test": ["10.9.9.9"],
@@ -194,8 +196,8 @@ class Lab:
                 "fd42:2::2")
         for a in ("203.0.113.10", "203.0.113.11", "203.0.113.12",
                   "203.0.113.13", "203.0.113.14", "203.0.113.15",
-                  "203.0.113.53", "203.0.113.66", "10.9.9.9",
-                  "169.254.169.254"):
+                  "203.0.113.21", "203.0.113.53", "203.0.113.66",
+                  "10.9.9.9", "169.254.169.254"):
             self.ip("world", "addr", "add", a + "/32", "dev", "lo")
         self.ip("world", "addr", "add", "2001:db8:113::10/128", "dev", "lo",
                 "nodad")
@@ -641,6 +643,10 @@ http {
 			default_type text/plain;
 			return 200 "reached $host at $server_addr via $http_via\\n";
 		}
+		location = /auth {
+			default_type text/plain;
+			return 200 "reached $http_via auth $http_proxy_authorization\\n";
+		}
 		location /upload {
 			client_max_body_size 64m;
 			default_type text/plain;
@@ -660,6 +666,13 @@ http {
 		}
 		location /simple/ { autoindex on; default_type text/html; }
 		location /npm/ { default_type application/json; }
+	}
+	# one that takes HTTP/2, for each name
+	server {
+		listen 203.0.113.21:443 ssl http2;
+		ssl_certificate @DIR@/srv.pem; ssl_certificate_key @DIR@/srv.key;
+		default_type text/plain;
+		return 200 "reached $host at $server_addr\\n";
 	}
 	# one whose clients must say hello twice
 	server {

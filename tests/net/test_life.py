@@ -138,6 +138,51 @@ def test_a_bad_policy_changes_nothing(fresh):
     assert cause and all("level=error" in line for line in cause), lab.log()
 
 
+WAITING = """
+import socket, sys
+held = [socket.create_connection(("203.0.113.10", 80), 5)
+        for _ in range(int(sys.argv[1]))]
+for s in held:
+    s.sendall(b"GET / HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n")
+print("waiting", flush=True)
+said = []
+for s in held:
+    s.settimeout(8)
+    try:
+        said.append(s.recv(12).decode())
+    except OSError:
+        said.append("nothing")
+print(*sorted(set(said)), sep=", ", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_n44_who_waits_during_a_reload_is_judged_by_the_new_policy(fresh, kept):
+    """Not one of those that no engine has accepted yet is lost."""
+    lab = fresh
+    lost = "other" if kept else "allowed"
+    engines = pids(lab, "engine")
+    for pid in engines:
+        os.kill(pid, signal.SIGSTOP)
+    p = lab.start(lab.agent_space, *lab.AS_AGENT, PYTHON, "-c", WAITING, "40",
+                  stdout=-1)
+    try:
+        assert p.stdout.readline() == b"waiting\n"
+        with open(lab.policy, "w") as f:
+            f.write(POLICY.replace("hostname: %s.test" % lost,
+                                   "hostname: evil.test"))
+        for _ in range(3):
+            hup(lab)
+            time.sleep(0.2)
+        for pid in engines:
+            os.kill(pid, signal.SIGCONT)
+        assert p.stdout.readline() == (b"HTTP/1.1 200\n" if kept else
+                                       b"HTTP/1.1 403\n")
+        assert pids(lab, "engine") == engines
+    finally:
+        lab.stop(p)
+
+
 def held_over(lab, policy, seconds):
     """What a new policy makes of an open flow within these seconds."""
     p = lab.start(lab.agent_space, *lab.AS_AGENT, PYTHON, "-c", HOLD,

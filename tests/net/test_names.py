@@ -96,11 +96,19 @@ def test_w26_b037_the_next_address_is_tried(gate):
     assert "reached down.test at 203.0.113.10" in r.out, r
 
 
-def test_a_name_that_turns_private_is_refused(gate):
-    """B47: the address that is checked is the address that is dialled."""
+def test_b47_a_name_that_turns_private_is_refused(gate):
+    """The address that was checked is the one that is dialled; one that comes
+    later is checked before it is."""
     lab = gate.lab
-    lab.names({**NAMES, "turn.wild.test": ["10.9.9.9"]})
+    get = ("curl", "-sSk", "-m", "8", "https://next.wild.test/")
+    lab.names({**NAMES, "next.wild.test": ["203.0.113.10"]})
     try:
+        assert "at 203.0.113.10" in lab.agent(*get).out
+        lab.names({**NAMES, "next.wild.test": ["10.9.9.9"],
+                   "turn.wild.test": ["10.9.9.9"]})
+        assert "at 10.9.9.9" in lab.run("world", *get).out
+        r = lab.agent(*get)
+        assert "at 203.0.113.10" in r.out and "10.9" not in r.out, r
         r = lab.agent("curl", "-sSk", "-m", "8", "https://turn.wild.test/")
         assert not reached(r), r
     finally:

@@ -412,8 +412,8 @@ def test_closed_after_leak(gate, case):
     check_pair(gate, case)
 
 
-def test_denied_names_are_never_asked_upstream(gate):
-    """B39: policy before lookup, on UDP and TCP."""
+def test_b39_denied_names_are_never_asked_upstream(gate):
+    """Policy before lookup, on UDP and TCP."""
     before = gate.lab.asked("evil.test")
     for via in ("udp", "tcp"):
         r = gate.lab.python(ASK, "203.0.113.53", "evil.test", "1", via)
@@ -421,8 +421,8 @@ def test_denied_names_are_never_asked_upstream(gate):
     assert gate.lab.asked("evil.test") == before
 
 
-def test_rules_stand_and_a_changed_rule_is_named(gate):
-    """B63: read back, not trusted."""
+def test_b63_rules_stand_and_a_changed_rule_is_named(gate):
+    """Read back, not trusted."""
     lab = gate.lab
     assert lab.verb("rules", "check", "-c", lab.conf).status == 0
     chain = "inp" if lab.mode == "gateway" else "flt"
@@ -510,8 +510,8 @@ while True:
 
 
 @pytest.mark.parametrize("port,served", [("8080", True), ("8081", False)])
-def test_inbound_ports_are_served_and_no_others(lab, port, served):
-    """N35: replies to declared inbound connections leave; others do not."""
+def test_n35_inbound_ports_are_served_and_no_others(lab, port, served):
+    """Replies to declared inbound connections leave; others do not."""
     lab.unguarded("shared")
     server = lab.start("shared", *lab.AS_AGENT, "/usr/bin/python3", "-c",
                        SERVER, port)
@@ -533,7 +533,7 @@ def test_inbound_ports_are_served_and_no_others(lab, port, served):
 
 @pytest.mark.parametrize("mode", ["shared", "gateway"])
 def test_b074_start_is_refused_without_rules(lab, mode):
-    """B074: nothing degrades to "not enforced"."""
+    """Nothing degrades to "not enforced"."""
     lab.unguarded(mode)
     lab.config(mode)
     r = lab.run(lab.space, lab.binary, "serve", "-c", lab.conf, timeout=10)

@@ -8,6 +8,8 @@ from lab import HERE
 TRICKS = os.path.join(HERE, "tricks.py")
 ADDRESS = "203.0.113.10"
 
+H2 = "203.0.113.21"
+
 
 def trick(*args):
     return lambda lab: lab.agent("/usr/bin/python3", TRICKS, *args)
@@ -21,6 +23,21 @@ def alert(lab, r):
 def ended(lab, r):
     assert not reached(r), r
     assert "error" in r.out or "alert" in r.out or "b''" in r.out, r
+
+
+def at_its_own(lab, r):
+    """What is asked for inside cannot be seen; where it goes can."""
+    assert "reached hidden.test at " + ADDRESS in r.out, r
+    end = lab.record(kind="end", name="allowed.test", dialled=ADDRESS + ":443")
+    assert end["verdict"] == "allow", end
+
+
+def one_name(lab, r):
+    """Who is to share a connection must have the same address, and a name
+    that is denied has none."""
+    assert "reached h2.wild.test at " + H2 in r.out, r
+    assert "hidden.test has no such address" in r.out, r
+    assert lab.record(kind="dns", name="hidden.test")["verdict"] == "deny"
 
 
 def answered(r):
@@ -38,6 +55,14 @@ CASES = [
          ended),
     Case("denied-sni-in-records", trick("records", ADDRESS, "evil.test"),
          reached, ended),
+    Case("B14-host-inside-tls",
+         curl("-H", "Host: hidden.test", "--resolve",
+              "allowed.test:443:203.0.113.11", "https://allowed.test/"),
+         lambda r: "reached hidden.test at 203.0.113.11" in r.out,
+         at_its_own),
+    Case("B15-another-name-on-one-connection",
+         trick("share", H2, "h2.wild.test", "hidden.test"),
+         lambda r: "reached hidden.test at " + H2 in r.out, one_name),
 ]
 
 
@@ -47,6 +72,22 @@ def never(r):
 
 def test_closed_after_leak(gate, case):
     check_pair(gate, case)
+
+
+def test_b15_who_does_not_ask_is_seen_as_the_name_it_showed(gate):
+    """What SECURITY.md tells: a request inside is not seen.  The record says
+    that the connection can carry other names', and its own name's rule is
+    what opened it."""
+    lab = gate.lab
+    r = trick("ride", H2, "h2.wild.test", "hidden.test")(lab)
+    assert "reached hidden.test at " + H2 in r.out, r
+    d = lab.record(kind="decision", name="h2.wild.test")
+    assert d["alpn"] == "h2" and d["verdict"] == "allow", d
+    assert not lab.records(name="hidden.test", verdict="allow")
+    # by itself it is refused
+    r = trick("plain", H2, "hidden.test")(lab)
+    ended(lab, r)
+    assert lab.record(kind="decision", name="hidden.test")["verdict"] == "deny"
 
 
 def test_w19_hello_in_segments_and_records(gate):

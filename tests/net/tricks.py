@@ -9,6 +9,9 @@
     sniless ADDRESS                no server name
     garbage ADDRESS                neither TLS nor HTTP
     silent ADDRESS                 connect and wait
+    share ADDRESS NAME OTHER       HTTP/2: a request for each name, if both
+                                   have the address
+    ride ADDRESS NAME OTHER        the same, whatever addresses they have
     two ADDRESS NAME OTHER         both names in one server_name list
 """
 import socket
@@ -94,6 +97,57 @@ def with_two_names(first, name, other):
     return bytes(body)
 
 
+def frame(kind, flags, stream, body=b""):
+    return struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + \
+        struct.pack(">I", stream) + body
+
+
+def read_frame(tls):
+    def exactly(n):
+        data = b""
+        while len(data) < n:
+            part = tls.recv(n - len(data))
+            if not part:
+                raise EOFError("the peer closed")
+            data += part
+        return data
+    head = exactly(9)
+    return head[3], head[4], exactly(int.from_bytes(head[:3], "big"))
+
+
+def ask_on(tls, stream, name):
+    """GET https://name/ on a stream of its own: what the server says."""
+    fields = b"\x82\x87\x84\x01" + bytes([len(name)]) + name.encode()
+    tls.sendall(frame(1, 5, stream, fields))
+    answer = b""
+    while True:
+        kind, flags, body = read_frame(tls)
+        if kind == 4 and not flags & 1:
+            tls.sendall(frame(4, 1, 0))
+        if kind == 0:
+            answer += body
+        if kind in (0, 1) and flags & 1:
+            return print(answer.decode())
+        if kind in (3, 7):
+            return print("stream refused", body)
+
+
+def two_on_one(s, name, other, ask):
+    context = ssl._create_unverified_context()
+    context.set_alpn_protocols(["h2"])
+    tls = context.wrap_socket(s, server_hostname=name)
+    tls.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0))
+    ask_on(tls, 1, name)
+    if ask:
+        try:
+            has = socket.gethostbyname(other)
+        except OSError:
+            has = None
+        if has != AT:
+            return print(other, "has no such address")
+    ask_on(tls, 3, other)
+
+
 def raw_answer(s):
     data = s.recv(4096)
     if data[:1] == b"\x15":
@@ -113,6 +167,8 @@ def main():
         return raw_answer(s)
     if WHAT == "silent":
         return raw_answer(s)
+    if WHAT in ("share", "ride"):
+        return two_on_one(s, name, sys.argv[4], WHAT == "share")
     if WHAT == "connect":
         connect_head(s, name)
         tls, inb, out, first = hello(sys.argv[4])

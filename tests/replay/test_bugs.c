@@ -148,40 +148,61 @@ B001_a_large_hello_inside_a_tunnel_is_judged_whole(void **state)
 	}
 }
 
-/* A name in records: cut inside the name, 511 + 1, single bytes. */
+enum { CUT = 512 };	/* a hello's size in the next test */
+
+/* The hello in records: so many bytes in the first, then `step` at a time. */
+static size_t
+in_records(size_t first, size_t step, uint8_t out[static CUT * 6])
+{
+	size_t at = 5, m = 0, part = first;
+
+	for (; at < 5 + CUT; at += part, part = step) {
+		if (part > 5 + CUT - at)
+			part = 5 + CUT - at;
+		memcpy(out + m, hello, 3);
+		out[m + 3] = (uint8_t)(part >> 8);
+		out[m + 4] = (uint8_t)part;
+		memcpy(out + m + 5, hello + at, part);
+		m += part + 5;
+	}
+	return m;
+}
+
+/* Cut in the name's header, inside the name, one byte before the end, and in
+ * single bytes; an allowed name passes in the same records. */
 static void
 B004_B17_a_denied_name_is_denied_in_any_records(void **state)
 {
-	static const size_t first[] = { 1, 3, 60, 70, 511 };
-	uint8_t out[2048];
-	size_t n, at, m;
-	int fd;
+	static const char *const names[] = { "denied.test", "allowed.test" };
+	static uint8_t out[CUT * 6];
+	int fd, server;
 
 	(void)state;
-	n = stage_hello("denied.test", hello, sizeof(hello));
-	n = stage_extend(hello, n, 21, 512 - (n - 5) - 4);
-	assert_int_equal(n, 5 + 512);
-	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
-		for (at = 5, m = 0; at < n; ) {
-			size_t part = at == 5 ? first[i] : i == 0 ? 1 :
-			    n - at;
+	for (size_t i = 0; i < 2 * 7; i++) {
+		const char *name = names[i % 2];
+		size_t n = stage_hello(name, hello, sizeof(hello));
+		size_t end = CUT - 7, begin = end - strlen(name);
+		const size_t first[] = { 1, 3, begin - 2, begin + 1,
+		    begin + 6, end, CUT - 1 };
 
-			memcpy(out + m, hello, 3);
-			out[m + 3] = (uint8_t)(part >> 8);
-			out[m + 4] = (uint8_t)part;
-			memcpy(out + m + 5, hello + at, part);
-			at += part;
-			m += part + 5;
-			if (m > sizeof(out) - 600)
-				break;
-		}
-		if (at < n)	/* the rest in one */
-			continue;
+		n = stage_extend(hello, n, 21, CUT - (n - 5) - 4);
+		assert_int_equal(n, 5 + CUT);
+		assert_memory_equal(hello + 5 + begin, name, end - begin);
+		n = in_records(first[i / 2], i / 2 == 0 ? 1 : CUT, out);
 		fd = stage_connect(WANTED, 443);
-		stage_send(fd, out, m / 2);
+		stage_send(fd, out, n / 2);
 		usleep(3000);
-		stage_send(fd, out + m / 2, m - m / 2);
-		refused(fd, REASON_RULE_DENY);
+		stage_send(fd, out + n / 2, n - n / 2);
+		if (i % 2 == 0) {
+			refused(fd, REASON_RULE_DENY);
+			continue;
+		}
+		server = stage_accept(origin);
+		assert_true(server >= 0);
+		stage_expect(server, out, n);
+		close(fd);
+		close(server);
+		(void)stage_record(RECORD_END);
 	}
 }
 
