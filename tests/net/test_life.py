@@ -138,6 +138,84 @@ def test_a_bad_policy_changes_nothing(fresh):
     assert cause and all("level=error" in line for line in cause), lab.log()
 
 
+STORM = """
+import collections, socket, ssl, sys, threading, time
+
+def hello(name):
+    out = ssl.MemoryBIO()
+    tls = ssl._create_unverified_context().wrap_bio(ssl.MemoryBIO(), out,
+                                                    server_hostname=name)
+    try:
+        tls.do_handshake()
+    except ssl.SSLWantReadError:
+        return out.read()
+
+def served(first):
+    s = socket.create_connection(("203.0.113.10", 443), 4)
+    s.settimeout(4)
+    try:        # a reload may come between the halves
+        s.sendall(first[:200])
+        time.sleep(0.01)
+        s.sendall(first[200:])
+        return s.recv(1) == b"\\x16"
+    except OSError:
+        return False
+    finally:
+        s.close()
+
+def ask():
+    while time.monotonic() < end:
+        for name, first in hellos.items():
+            counts[name, served(first)] += 1
+
+hellos = {n: hello(n) for n in ("allowed.test", "git.test", "evil.test")}
+counts = collections.Counter()
+end = time.monotonic() + float(sys.argv[1])
+threads = [threading.Thread(target=ask) for _ in range(6)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+for (name, yes), n in sorted(counts.items()):
+    print(name, "served" if yes else "refused", n)
+"""
+
+
+def test_b073_no_reload_lets_a_denied_name_through(fresh):
+    """Under load: another rule goes and comes, the policy is broken, empty,
+    half written or away.  What stays allowed is served each time."""
+    lab = fresh
+    without = POLICY.replace("hostname: git.test", "hostname: pkg2.test")
+    steps = [without, POLICY, "network: {", "", POLICY[:len(POLICY) // 2],
+             None, without, POLICY + "# the same\n"]
+    engines, before = pids(lab, "engine"), lab.seen(sni="evil.test")
+    p = lab.start(lab.agent_space, *lab.AS_AGENT, PYTHON, "-c", STORM, "4",
+                  stdout=-1)
+    try:
+        n = 0
+        while p.poll() is None:
+            text = steps[n % len(steps)]
+            if text is None:
+                os.remove(lab.policy)
+            else:
+                with open(lab.policy, "w") as f:
+                    f.write(text)
+            hup(lab)
+            n += 1
+            time.sleep(0.06)
+        said = dict(line.rsplit(" ", 1) for line in
+                    p.stdout.read().decode().splitlines())
+    finally:
+        lab.stop(p)
+    assert n > 30 and int(said["allowed.test served"]) > 100, said
+    assert "allowed.test refused" not in said, said
+    assert "git.test served" in said and "git.test refused" in said, said
+    assert "evil.test served" not in said, said
+    assert lab.seen(sni="evil.test") == before
+    assert pids(lab, "engine") == engines
+    assert int(lab.records(kind="decision")[-1]["generation"]) > 5
+
+
 WAITING = """
 import socket, sys
 held = [socket.create_connection(("203.0.113.10", 80), 5)
