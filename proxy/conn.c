@@ -504,15 +504,21 @@ cell_id(const struct proxy *p, uint32_t cell)
 	return v.id;
 }
 
+/* On an explicit listener it is of no cell until a whole request has told of
+ * which: one that says nothing takes no cell's place, least that of the one
+ * its address happens to tell.  Of those one address may hold half, so that it
+ * cannot keep others from asking. */
 static enum reason
-place_take(struct proxy *p, const struct endpoint *peer, uint32_t cell,
-    struct limit_place *place)
+place_take(const struct listener *l, const struct endpoint *peer,
+    uint32_t cell, struct limit_place *place)
 {
+	struct proxy *p = l->proxy;
+	uint32_t of = l->is.kind == LISTEN_EXPLICIT ? CELL_NONE : cell;
 	struct limit_max max = { .total = p->limits.connections,
-	    .cell = cell_max(p, cell), .client = p->limits.per_client };
+	    .cell = cell_max(p, of), .client = p->limits.per_client,
+	    .apart = (cell_max(p, CELL_NONE) + 1) / 2 };
 
-	return limit_take(p->limit, &peer->addr, cell_id(p, cell), &max,
-	    place);
+	return limit_take(p->limit, &peer->addr, cell_id(p, of), &max, place);
 }
 
 enum reason
@@ -595,7 +601,7 @@ conn_new(struct listener *l, int fd, const struct endpoint *peer,
 	    &no_cell);
 
 	if (refused == REASON_NONE)
-		refused = place_take(p, peer, cell, &place);
+		refused = place_take(l, peer, cell, &place);
 	c = place.held || p->n_refusing < REFUSING_MAX ?
 	    conn_make(l, fd, peer, original) : NULL;
 	if (c == NULL) {

@@ -140,14 +140,14 @@ key_of(uint64_t x)
 
 /* A keyed mix, so that a client cannot choose whom it shares a place with. */
 static uint64_t
-client_key(const struct limit *l, const struct addr *client)
+client_key(const struct limit *l, const struct addr *client, bool apart)
 {
-	uint64_t half[2], x;
+	uint64_t half[2], x = l->t->seed + apart;
 
 	memcpy(half, client->b, sizeof(half));
 	if (!addr_is_v4(client))
 		half[1] = 0;
-	x = mix(mix(l->t->seed, half[0]), half[1]);
+	x = mix(mix(x, half[0]), half[1]);
 	return key_of(x);
 }
 
@@ -314,8 +314,10 @@ limit_take(struct limit *l, const struct addr *client, struct span cell,
 		why = REASON_LIMIT_TOTAL;
 	else if (!cell_take(l, cell_key(l, cell), max->cell, &place->cell))
 		why = REASON_LIMIT_CELL;
-	else if (!client_take(l, client_key(l, client), max->client,
-	    &place->client))
+	else if (!client_take(l, client_key(l, client, false), max->client,
+	    &place->client) || (cell.len == 0 &&
+	    !client_take(l, client_key(l, client, true), max->apart,
+	    &place->apart)))
 		why = REASON_LIMIT_CLIENT;
 	if (why != REASON_NONE)
 		limit_give(l, place);
@@ -334,6 +336,7 @@ limit_move(struct limit *l, struct limit_place *place, struct span cell,
 		return REASON_NONE;
 	if (!cell_take(l, key, cell_max, &to))
 		return REASON_LIMIT_CELL;
+	slot_give(l, &place->apart);
 	slot_give(l, &place->cell);
 	place->cell = to;
 	return REASON_NONE;
@@ -342,6 +345,7 @@ limit_move(struct limit *l, struct limit_place *place, struct span cell,
 void
 limit_give(struct limit *l, struct limit_place *place)
 {
+	slot_give(l, &place->apart);
 	slot_give(l, &place->client);
 	slot_give(l, &place->cell);
 	if (place->held && atomic_load(&l->t->total[l->engine]) > 0)

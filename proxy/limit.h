@@ -15,11 +15,12 @@ struct limit;
 
 struct limit_max {
 	unsigned total, cell, client;
+	unsigned apart;		/* of one client, while its cell is not known */
 };
 
 /* What one connection holds; zero: nothing. */
 struct limit_place {
-	uint32_t cell, client;
+	uint32_t cell, client, apart;
 	bool held;
 };
 
@@ -27,9 +28,9 @@ MUST_USE int limit_create(unsigned connections);	/* memfd or -errno */
 MUST_USE int limit_open(struct limit **out, int fd, unsigned engine);
 void limit_close(struct limit *l);
 
-/* Take a place for a client of the cell with this id (empty: not known):
- * REASON_NONE, LIMIT_TOTAL, LIMIT_CELL or LIMIT_CLIENT, and then *place is
- * zero.  An IPv6 client counts by its /64. */
+/* Take a place for a client of the cell with this id (empty: not known, or
+ * not yet): REASON_NONE, LIMIT_TOTAL, LIMIT_CELL or LIMIT_CLIENT, and then
+ * *place is zero.  An IPv6 client counts by its /64. */
 MUST_USE enum reason limit_take(struct limit *l, const struct addr *client,
     struct span cell, const struct limit_max *max, struct limit_place *place);
 /* The connection is another cell's from here on; LIMIT_CELL: it is not. */

@@ -68,7 +68,8 @@ static enum reason
 take(struct limit *l, const struct addr *client, unsigned total_max,
     unsigned client_max)
 {
-	struct limit_max max = { total_max, total_max, client_max };
+	struct limit_max max = { total_max, total_max, client_max,
+	    client_max };
 
 	return take_of(l, "cell", client, &max);
 }
@@ -172,7 +173,7 @@ a_cell_does_not_take_the_places_of_another(void **state)
 static void
 a_connection_that_becomes_another_cells_counts_as_its(void **state)
 {
-	struct limit_max max = { 9, 2, 9 };
+	struct limit_max max = { 9, 2, 9, 9 };
 	struct addr x = addr("10.0.0.1");
 
 	(void)state;
@@ -198,6 +199,31 @@ a_connection_that_becomes_another_cells_counts_as_its(void **state)
 	assert_int_equal(limit_open_total(a), 0);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(take_of(a, "one", &x, &max), REASON_NONE);
+}
+
+/* What a client has of no cell is its too, and counts apart until it is of
+ * one. */
+static void
+a_client_counts_apart_until_its_cell_is_known(void **state)
+{
+	struct limit_max max = { 9, 9, 3, 1 };
+	struct addr x = addr("10.0.0.1"), y = addr("10.0.0.2");
+
+	(void)state;
+	assert_int_equal(take_of(a, "", &x, &max), REASON_NONE);
+	assert_int_equal(take_of(b, "", &x, &max), REASON_LIMIT_CLIENT);
+	assert_int_equal(take_of(a, "", &y, &max), REASON_NONE);
+	assert_int_equal(take_of(b, "one", &x, &max), REASON_NONE);
+	/* where it cannot go it still counts apart */
+	assert_int_equal(limit_move(a, &held[0], span_str("one"), 1),
+	    REASON_LIMIT_CELL);
+	assert_int_equal(take_of(b, "", &x, &max), REASON_LIMIT_CLIENT);
+	assert_int_equal(limit_move(a, &held[0], span_str("one"), 2),
+	    REASON_NONE);
+	assert_int_equal(take_of(b, "", &x, &max), REASON_NONE);
+	assert_int_equal(take_of(b, "one", &x, &max), REASON_LIMIT_CLIENT);
+	limit_give(b, &held[3]);
+	assert_int_equal(take_of(a, "", &x, &max), REASON_NONE);
 }
 
 /* As many as a policy can have. */
@@ -239,7 +265,7 @@ meet(void)
 static void *
 engine_runs(void *arg)
 {
-	const struct limit_max max = { 1000000, 1000000, 1 };
+	const struct limit_max max = { 1000000, 1000000, 1, 1 };
 	struct limit_place p[ATTEMPTS];
 	struct limit *l = arg;
 
@@ -308,6 +334,7 @@ main(void)
 		T(a_dead_engine_gives_its_places_back),
 		T(a_cell_does_not_take_the_places_of_another),
 		T(a_connection_that_becomes_another_cells_counts_as_its),
+		T(a_client_counts_apart_until_its_cell_is_known),
 		T(cells_share_no_place),
 		T(two_engines_never_hold_two_places_of_one),
 		T(what_is_no_table_is_not_opened),

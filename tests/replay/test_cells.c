@@ -2,6 +2,7 @@
 /* What each cell may hold of the places, and when it has them back. */
 #include "tests/replay/stage.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -312,8 +313,6 @@ exchange(int fd, int *server, const char *credential)
 	over(1);
 }
 
-/* A connection to the explicit listener is first of the cell that its socket
- * tells, so that one has a place left wherever the agent's are looked at. */
 static void
 a_connection_counts_as_the_cells_that_asked_last(void **state)
 {
@@ -439,6 +438,62 @@ a_reload_with_fewer_cells_makes_shares_larger(void **state)
 	end();
 }
 
+/* From an address of its own. */
+static int
+from(const char *client)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET,
+	    .sin_port = htons(3128) }, own = { .sin_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	inet_pton(AF_INET, WANTED, &to.sin_addr);
+	inet_pton(AF_INET, client, &own.sin_addr);
+	assert_int_equal(bind(fd, (struct sockaddr *)&own, sizeof(own)), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	return fd;
+}
+
+static void
+turned_away(int fd, const char *why)
+{
+	stage_read_head(fd, got, sizeof(got));
+	assert_memory_equal(got, "HTTP/1.1 503", 12);
+	if (strstr(got, why) == NULL)
+		fail_msg("not %s: %s", why, got);
+	close(fd);
+	over(1);
+}
+
+/* Of 16 those of no cell may have 4, and one address 2 of them. */
+static void
+who_says_nothing_takes_no_cells_place(void **state)
+{
+	int silent[4], fd[4], server[4];
+
+	(void)state;
+	begin(2, 16, 20000);
+	for (int i = 0; i < 2; i++)
+		silent[i] = from("203.0.113.50");
+	usleep(50000);
+	turned_away(from("203.0.113.50"), "limit_client");
+	for (int i = 0; i < 4; i++) {
+		server[i] = i < 2 ? opens(&fd[i]) : opens_agents(&fd[i]);
+		assert_true(server[i] >= 0);
+	}
+	for (int i = 2; i < 4; i++)
+		silent[i] = from("203.0.113.51");
+	usleep(50000);
+	turned_away(from("203.0.113.52"), "limit_cell");
+	for (int i = 0; i < 4; i++) {
+		close(silent[i]);
+		close(fd[i]);
+		close(server[i]);
+	}
+	over(8);
+	of_an_agent();
+	end();
+}
+
 /* Who is of no cell, or has not yet shown of which, has a quarter, whatever a
  * cell may have. */
 static void
@@ -454,10 +509,11 @@ those_of_no_cell_have_a_quarter(void **state)
 		for (int i = 0; i < 2; i++) {
 			of_an_agent();
 			over(1);
-			fd[i] = stage_connect(WANTED, 3128);
+			fd[i] = from(i ? "203.0.113.50" :
+			    "203.0.113.51");
 		}
 		usleep(50000);
-		more = stage_connect(WANTED, 3128);
+		more = from("203.0.113.52");
 		stage_read_head(more, got, sizeof(got));
 		assert_memory_equal(got, "HTTP/1.1 503", 12);
 		assert_non_null(strstr(got, "limit_cell"));
@@ -481,6 +537,7 @@ main(void)
 		cmocka_unit_test(
 		    a_connection_counts_as_the_cells_that_asked_last),
 		cmocka_unit_test(a_reload_gives_no_place_back),
+		cmocka_unit_test(who_says_nothing_takes_no_cells_place),
 		cmocka_unit_test(those_of_no_cell_have_a_quarter),
 		cmocka_unit_test(
 		    a_reload_with_fewer_cells_makes_shares_larger),
