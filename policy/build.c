@@ -68,12 +68,14 @@ build_image(const struct policy_source *src, struct image_writer *w,
 	h.sets.len = b.n_sets;
 	cells_write(&b, &h.cells);
 	h.settings = image_put(w, src->settings.data, src->settings.len);
-	h.own = image_put(w, src->own, src->n_own * sizeof(*src->own));
-	h.own.len = (uint32_t)src->n_own;
+	h.own.at = image_room(w, POLICY_OWN_MAX * sizeof(*src->own));
 	h.size = (uint32_t)w->len;
 	err = w->err;
-	if (err == 0)
+	if (err == 0) {
 		memcpy(w->bytes, &h, sizeof(h));
+		policy_set_own(w->bytes, src->own, src->n_own,
+		    src->n_gateways, src->generation);
+	}
 out:
 	free(b.sets);
 	free(b.set_cell);
@@ -106,7 +108,7 @@ cells_check(const struct building *b)
 		    POLICY_CELLS_MAX);
 		return -EINVAL;
 	}
-	if (src->n_own > IMAGE_OWN_MAX)
+	if (src->n_own > POLICY_OWN_MAX || src->n_gateways > src->n_own)
 		return -EINVAL;
 	sorted = calloc(src->n_cells, sizeof(*sorted));
 	if (sorted == NULL)

@@ -281,20 +281,38 @@ first_prefix(const struct ask *q, const struct endpoint *to, bool trace)
 }
 
 static bool
-is_own(const struct ask *q, const struct endpoint *to,
-    const struct addr *inner)
+is_among(const struct ask *q, uint32_t from, uint32_t to,
+    const struct endpoint *at, const struct addr *inner)
 {
 	const struct image_part own = image_head(q->image)->own;
 	const struct endpoint *e =
 	    (const void *)(q->image.data + own.at);
-	uint32_t i;
 
-	for (i = 0; i < own.len; i++)
-		if ((e[i].port == 0 || e[i].port == to->port) &&
-		    (addr_eq(&e[i].addr, &to->addr) ||
+	for (uint32_t i = from; i < to; i++)
+		if ((e[i].port == 0 || e[i].port == at->port) &&
+		    (addr_eq(&e[i].addr, &at->addr) ||
 		    addr_eq(&e[i].addr, inner)))
 			return true;
 	return false;
+}
+
+static bool
+is_own(const struct ask *q, const struct endpoint *to,
+    const struct addr *inner)
+{
+	const struct image_header *h = image_head(q->image);
+
+	return is_among(q, 0, h->own.len - h->n_gateways, to, inner);
+}
+
+static bool
+is_gateway(const struct ask *q, const struct endpoint *to,
+    const struct addr *inner)
+{
+	const struct image_header *h = image_head(q->image);
+
+	return is_among(q, h->own.len - h->n_gateways, h->own.len, to,
+	    inner);
 }
 
 /* The class in which lab prefixes count as public. */
@@ -326,6 +344,7 @@ struct written {
 	const struct ask *ask;
 	uint16_t port;
 	enum addr_class class;
+	bool alone;		/* the rule names this one address */
 	bool found;
 };
 
@@ -336,7 +355,8 @@ on_written(void *arg, uint32_t rule)
 
 	w->found = in_date(w->ask, rule) && allows(w->ask, rule) &&
 	    (w->port == 0 || covers_port(w->ask, rule, w->port)) &&
-	    written_for(w->ask, rule, w->class);
+	    (w->alone ? w->ask->rules[rule].prefix.bits == 128 :
+	    written_for(w->ask, rule, w->class));
 	return !w->found;
 }
 
@@ -349,6 +369,23 @@ opened_by_prefix(const struct ask *q, const struct addr *inner,
 	cidr_visit(image_text(q->image, q->set->cidrs), inner, on_written,
 	    &w);
 	return w.found;
+}
+
+/* A way out of this host is what all traffic goes through: no name leads to
+ * it, and a wide prefix does not mean it. */
+static bool
+gateway_refuses(const struct ask *q, const struct decision *flow,
+    const struct endpoint *to, const struct addr *inner)
+{
+	struct written w = { .ask = q, .port = to->port, .alone = true };
+
+	if (!is_gateway(q, to, inner))
+		return false;
+	say(q->at, "it is a gateway of this host");
+	if (flow->original_only)
+		cidr_visit(image_text(q->image, q->set->cidrs), inner,
+		    on_written, &w);
+	return !w.found;
 }
 
 /* REASON_NONE when an address of this class may be dialled for the flow. */
@@ -419,7 +456,8 @@ judge_addr(const struct ask *q, const struct decision *flow,
 	f = first_prefix(q, to, true);
 	if (f.deny != RULE_NONE)
 		return deny(REASON_CIDR_DENY, f.deny);
-	why = class_refuses(q, flow, &inner, to->port);
+	why = gateway_refuses(q, flow, to, &inner) ? REASON_SPECIAL_USE :
+	    class_refuses(q, flow, &inner, to->port);
 	if (why != REASON_NONE)
 		return deny(why, RULE_NONE);
 	if (f.report != RULE_NONE && d.would == VERDICT_ALLOW) {

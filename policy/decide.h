@@ -49,7 +49,7 @@ MUST_USE struct decision decide_name(const struct decide_at *at,
 /*
  * One address about to be dialled for a flow that decide_name allowed: any
  * cidr deny, wherever it stands, the special-use classes, private addresses
- * without permission and our own listeners refuse.  Returns the flow's
+ * without permission, our own listeners and the host's gateways refuse.  Returns the flow's
  * decision, or a denial.
  *
  * Port 0 stands for any port, as in an answer to a question: only what is

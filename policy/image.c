@@ -128,16 +128,25 @@ cell_ok(struct span image, const struct image_header *h,
 }
 
 static bool
+own_ok(struct span image, const struct image_header *h)
+{
+	const struct image_part room = { h->own.at, POLICY_OWN_MAX };
+
+	return h->own.len <= POLICY_OWN_MAX &&
+	    h->n_gateways <= h->own.len &&
+	    table_ok(image, room, sizeof(struct endpoint));
+}
+
+static bool
 head_ok(struct span image, const struct image_header *h)
 {
 	return h->magic == IMAGE_MAGIC && h->version == IMAGE_VERSION &&
 	    h->size == image.len && h->n_resolvers <= POLICY_RESOLVERS_MAX &&
 	    h->cells.len <= POLICY_CELLS_MAX &&
-	    h->sets.len <= POLICY_CELLS_MAX && h->own.len <= IMAGE_OWN_MAX &&
+	    h->sets.len <= POLICY_CELLS_MAX && own_ok(image, h) &&
 	    table_ok(image, h->cells, sizeof(struct image_cell)) &&
 	    table_ok(image, h->sets, sizeof(struct image_set)) &&
-	    table_ok(image, h->settings, 1) &&
-	    table_ok(image, h->own, sizeof(struct endpoint));
+	    table_ok(image, h->settings, 1);
 }
 
 bool

@@ -15,11 +15,10 @@
  * Cells with the same files share one rule set.
  */
 #define IMAGE_MAGIC UINT64_C(0x31474d494b545350)	/* "PSTKIMG1" */
-#define IMAGE_VERSION 2u
+#define IMAGE_VERSION 3u
 #define IMAGE_MAX_BYTES UINT32_C(0xfffffff0)
 #define IMAGE_PORT_BYTES 8192u		/* a bit for each port */
 #define IMAGE_PREFIXES_MAX CHARTER_PREFIXES_MAX
-#define IMAGE_OWN_MAX 256u
 
 struct image_part {
 	uint32_t at;		/* bytes from the start of the image */
@@ -85,10 +84,11 @@ struct image_header {
 	struct image_part cells;	/* items: struct image_cell */
 	struct image_part sets;		/* items: struct image_set */
 	struct image_part settings;	/* bytes */
-	struct image_part own;		/* items: struct endpoint */
+	struct image_part own;		/* items: struct endpoint, with room
+					 * for POLICY_OWN_MAX */
 	struct endpoint resolvers[POLICY_RESOLVERS_MAX];
 	uint32_t n_resolvers;
-	uint32_t pad;
+	uint32_t n_gateways;		/* the last of own */
 };
 
 /* ---- reading ---- */

@@ -80,6 +80,30 @@ policy_settings(const struct policy *p)
 	return image_text(p->image, image_head(p->image)->settings);
 }
 
+bool
+policy_own_is(const struct policy *p, const struct endpoint *own,
+    size_t n_own, size_t n_gateways)
+{
+	const struct image_header *h = image_head(p->image);
+
+	return h->own.len == n_own && h->n_gateways == n_gateways &&
+	    memcmp(p->image.data + h->own.at, own,
+	    n_own * sizeof(*own)) == 0;
+}
+
+void
+policy_set_own(uint8_t *image, const struct endpoint *own, size_t n_own,
+    size_t n_gateways, uint64_t generation)
+{
+	struct image_header *h = (void *)image;
+
+	if (n_own > 0)
+		memcpy(image + h->own.at, own, n_own * sizeof(*own));
+	h->own.len = (uint32_t)n_own;
+	h->n_gateways = (uint32_t)n_gateways;
+	h->generation = generation;
+}
+
 size_t
 policy_cells(const struct policy *p)
 {

@@ -14,6 +14,7 @@
 #define POLICY_LABELS_MAX 8
 #define POLICY_CELLS_MAX 4096
 #define POLICY_RESOLVERS_MAX 8
+#define POLICY_OWN_MAX 256u	/* more is an error */
 #define CELL_NONE UINT32_MAX
 #define RULE_NONE UINT32_MAX
 
@@ -64,9 +65,12 @@ struct policy_source {
 	size_t n_cells;
 	uint64_t generation;
 	uint8_t digest[POLICY_DIGEST_BYTES];	/* of the source bundle */
-	const struct endpoint *own;		/* listeners and gateway: never */
-	size_t n_own;				/* dialled; port 0: any port;
-						 * at most 256 */
+	const struct endpoint *own;		/* listeners, the host's
+						 * addresses: never dialled;
+						 * port 0: any port */
+	size_t n_own;
+	size_t n_gateways;			/* the last of own: gateways,
+						 * opened by no name */
 	struct span settings;			/* copied as it is */
 	int64_t now_s;				/* epoch; for until: dates */
 };
@@ -116,6 +120,17 @@ struct cell_key {
  */
 uint32_t policy_cell_find(const struct policy *p,
     const struct cell_key *key, enum reason *why);
+
+/*
+ * What is this host's own changes while a policy stays.  True when the policy
+ * has this list already.
+ */
+MUST_USE bool policy_own_is(const struct policy *p,
+    const struct endpoint *own, size_t n_own, size_t n_gateways);
+/* Put another one, at most POLICY_OWN_MAX, into the bytes of an image that
+ * policy_open took; every image has room for all. */
+void policy_set_own(uint8_t *image, const struct endpoint *own, size_t n_own,
+    size_t n_gateways, uint64_t generation);
 
 /* The whole image, as it was opened: for policy/decide.c. */
 struct span policy_image(const struct policy *p);

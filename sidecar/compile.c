@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +10,8 @@
 #include <unistd.h>
 
 #include "sidecar/beneath.h"
+#include "sidecar/own.h"
 
-#define OWN_MAX 256u
 #define ENV_POLICY_NAME "RUNEWARD_EGRESS_POLICY"
 
 /* One file that was read; its name outlives the problems. */
@@ -34,8 +32,7 @@ struct compile {
 	uint8_t *image;
 	size_t image_len;
 	uint8_t digest[POLICY_DIGEST_BYTES];
-	struct endpoint own[OWN_MAX];
-	size_t n_own;
+	struct own own;
 	int own_err;			/* 0, or why the host's are not known */
 	const struct charter **charters;	/* of all cells, in a row */
 };
@@ -43,7 +40,6 @@ struct compile {
 static int load_config(struct compile *c, struct problems *ps);
 static int load_charters(struct compile *c, struct problems *ps);
 static void make_digest(struct compile *c);
-static int list_own(struct compile *c);
 static int need_own(struct compile *c, struct problems *ps);
 static int need_mode(struct compile *c, struct problems *ps);
 static int need_resolvers(struct compile *c, struct problems *ps);
@@ -68,7 +64,7 @@ compile_new(struct compile **out, int dir, const char *name,
 		return -ENOMEM;
 	}
 	/* Now: after its confinement the role has no socket to ask with. */
-	c->own_err = list_own(c);
+	c->own_err = own_list(&c->own);
 	*out = c;
 	return 0;
 }
@@ -378,46 +374,7 @@ make_digest(struct compile *c)
 	crypto_generichash_final(&h, c->digest, sizeof(c->digest));
 }
 
-/* ---- our own addresses, which nobody may dial through us ---- */
-
-static int
-add_own(struct compile *c, const struct ifaddrs *a)
-{
-	struct sockaddr_storage sa;
-	struct endpoint e;
-	size_t len;
-
-	if (a->ifa_addr == NULL)
-		return 0;
-	len = a->ifa_addr->sa_family == AF_INET6 ?
-	    sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-	memset(&sa, 0, sizeof(sa));
-	memcpy(&sa, a->ifa_addr, len);
-	/* An address of lo may be a public one; loopback's own class is
-	 * opened by no rule. */
-	if (!endpoint_from_sockaddr(&e, &sa) ||
-	    addr_class(&e.addr) == ADDR_LOOPBACK)
-		return 0;
-	if (c->n_own == OWN_MAX)
-		return -E2BIG;
-	e.port = 0;
-	c->own[c->n_own++] = e;
-	return 0;
-}
-
-static int
-list_own(struct compile *c)
-{
-	struct ifaddrs *all = NULL;
-	int rc = 0;
-
-	if (getifaddrs(&all) != 0)
-		return -errno;
-	for (struct ifaddrs *a = all; a != NULL && rc == 0; a = a->ifa_next)
-		rc = add_own(c, a);
-	freeifaddrs(all);
-	return rc;
-}
+/* ---- what is this host's own, and not dialled through us ---- */
 
 /* One that is not on the list would be dialled as anybody's. */
 static int
@@ -426,24 +383,18 @@ need_own(struct compile *c, struct problems *ps)
 	const struct settings *s = &c->config->settings;
 	int rc = c->own_err;
 
-	if (rc == 0 && c->n_own + s->n_listeners + s->n_dns > OWN_MAX)
-		rc = -E2BIG;
+	if (rc == 0)
+		rc = own_add(&c->own, s);
 	if (rc == -E2BIG)
 		problem_add(ps, PROBLEM_ERROR, c->config->cells[0].at,
 		    "run penstock in a network namespace with fewer",
-		    "this host has more than %u addresses, and each has to "
-		    "be refused", OWN_MAX);
+		    "this host has more than %u addresses and gateways, and "
+		    "each has to be refused", POLICY_OWN_MAX);
 	else if (rc != 0)
 		problem_add(ps, PROBLEM_ERROR, c->config->cells[0].at,
-		    "let penstock open netlink sockets", "the addresses of "
-		    "this host cannot be listed: %s", strerror(-rc));
-	if (rc != 0)
-		return -EINVAL;
-	for (uint32_t i = 0; i < s->n_listeners; i++)
-		c->own[c->n_own++] = s->listeners[i].at;
-	for (uint32_t i = 0; i < s->n_dns; i++)
-		c->own[c->n_own++] = s->dns[i];
-	return 0;
+		    "let penstock open netlink sockets", "the addresses and "
+		    "routes of this host cannot be listed: %s", strerror(-rc));
+	return rc == 0 ? 0 : -EINVAL;
 }
 
 /* ---- the image ---- */
@@ -487,7 +438,8 @@ build(struct compile *c, uint64_t generation, int64_t now_s,
 	struct policy_cell_source *cells = calloc(n, sizeof(*cells));
 	struct policy_source src = {
 		.cells = cells, .n_cells = n, .generation = generation,
-		.own = c->own, .n_own = c->n_own, .now_s = now_s,
+		.own = c->own.at, .n_own = c->own.n,
+		.n_gateways = c->own.n_gateways, .now_s = now_s,
 		.settings = span_of(&c->config->settings,
 		    sizeof(c->config->settings)),
 	};

@@ -19,7 +19,7 @@
 struct compile;
 
 /* The directory is borrowed. `name` NULL: config_sidecar_text.  Reads nothing
- * but the addresses of this host: call it before confine_compile. */
+ * but the addresses and routes of this host: call it before confine_compile. */
 MUST_USE int compile_new(struct compile **out, int dir, const char *name,
     const struct config_env *env);
 /* Names in the problems live until here. */

@@ -2,11 +2,9 @@
 #include "sidecar/compile_role.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,7 +14,6 @@
 #include "sidecar/role.h"
 
 static int get_order(struct ipc_give *order, int *dir);
-static int sealed(const char *name, struct span bytes);
 static int report(struct compile *c, int status, struct problems *ps);
 
 int
@@ -65,32 +62,6 @@ get_order(struct ipc_give *order, int *dir)
 	return 0;
 }
 
-/* A memfd that nobody can change any more; or -errno. */
-static int
-sealed(const char *name, struct span bytes)
-{
-	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	size_t at = 0;
-
-	if (fd < 0)
-		return -errno;
-	while (at < bytes.len) {
-		ssize_t n = write(fd, bytes.data + at, bytes.len - at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			goto fail;
-		at += (size_t)n;
-	}
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW |
-	    F_SEAL_WRITE | F_SEAL_SEAL) == 0)
-		return fd;
-fail:
-	close(fd);
-	return -EIO;
-}
-
 static int
 problems_memfd(struct problems *ps)
 {
@@ -103,7 +74,7 @@ problems_memfd(struct problems *ps)
 		return fd;
 	problem_print(ps, f);
 	if (fclose(f) == 0)
-		fd = sealed("penstock-problems", span_of(text, len));
+		fd = ipc_sealed("penstock-problems", span_of(text, len));
 	free(text);
 	return fd;
 }
@@ -123,7 +94,7 @@ report(struct compile *c, int status, struct problems *ps)
 		return fds[0];
 	if (status == 0) {
 		out.used_env = compile_config(c)->used_env;
-		fds[1] = sealed("penstock-image", compile_image(c));
+		fds[1] = ipc_sealed("penstock-image", compile_image(c));
 		if (fds[1] < 0)
 			return fds[1];
 		n = 2;

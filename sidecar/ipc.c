@@ -2,6 +2,8 @@
 #include "sidecar/ipc.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -118,4 +120,29 @@ ipc_discard(struct ipc_message *m)
 		if (m->fds[i] >= 0)
 			close(m->fds[i]);
 	m->n_fds = 0;
+}
+
+int
+ipc_sealed(const char *name, struct span bytes)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	size_t at = 0;
+
+	if (fd < 0)
+		return -errno;
+	while (at < bytes.len) {
+		ssize_t n = write(fd, bytes.data + at, bytes.len - at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			goto fail;
+		at += (size_t)n;
+	}
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW |
+	    F_SEAL_WRITE | F_SEAL_SEAL) == 0)
+		return fd;
+fail:
+	close(fd);
+	return -EIO;
 }

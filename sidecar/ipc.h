@@ -54,6 +54,9 @@ MUST_USE int ipc_send(int fd, enum ipc_type type, struct span body,
  * one that is not of this form (its descriptors are closed), -errno. */
 MUST_USE int ipc_receive(int fd, struct ipc_message *m);
 
+/* A memfd with these bytes that nobody can change any more, or -errno. */
+MUST_USE int ipc_sealed(const char *name, struct span bytes);
+
 /* Close what is left in m->fds. */
 void ipc_discard(struct ipc_message *m);
 

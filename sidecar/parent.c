@@ -48,7 +48,8 @@ parent_run(const struct parent_options *o)
 	p->health_fd = health_create();
 	if (p->health_fd < 0 ||
 	    health_open(&p->health, p->health_fd, true) != 0 ||
-	    add_signals(p) != 0 || reload_start(p) != 0) {
+	    add_signals(p) != 0 || reload_watch(p) != 0 ||
+	    reload_start(p) != 0) {
 		log_line(LOG_ERROR_, "cannot start error=%s",
 		    strerror(errno));
 		return 1;
@@ -66,7 +67,7 @@ init(struct parent *p, const struct parent_options *o)
 	p->image_fd = p->config_dir = p->admin_fd = -1;
 	p->ledger_dir = p->ledger_lock = -1;
 	p->state = p->wake = p->counts_fd = p->limits_fd = p->pins_fd = -1;
-	p->compile.fd = -1;
+	p->compile.fd = p->own_fd = -1;
 	for (size_t i = 0; i < COLUMNS; i++)
 		p->rings[i] = -1;
 	for (size_t i = 0; i < SETTINGS_LISTENERS_MAX; i++)
@@ -458,6 +459,7 @@ serving(struct parent *p)
 	told_note(p, RECORD_POLICY, "in use");
 	if (p->reload_again && p->compile.pid == 0)
 		hup(p);
+	reload_own(p);
 }
 
 /* ---- the end ---- */

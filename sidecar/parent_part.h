@@ -78,6 +78,11 @@ struct parent {
 	bool ready_told;		/* it was told so once */
 	const char *starved;		/* why its watchdog is not fed */
 
+	int own_fd;			/* hears of addresses and routes */
+	struct event *own_heard, *own_look;
+	int64_t own_ms;			/* when they were looked at */
+	int own_err;			/* 0, or what that gave */
+
 	bool watched;			/* a warden compares the rules */
 	bool rules_ok, rules_told;	/* its last word; what was said */
 	int64_t rules_ms;		/* when; 0: it has no word */
@@ -164,6 +169,12 @@ MUST_USE int reload_start(struct parent *p);
 void reload_now(struct parent *p);
 void reload_compiled(struct parent *p, struct ipc_message *m);
 void reload_ended(struct parent *p);
+
+/* Hear of addresses and gateways of this host that come and go, from now on,
+ * and take them into the policy in use; 0 or -errno. */
+MUST_USE int reload_watch(struct parent *p);
+/* Are they those of the policy in use?  While serving. */
+void reload_own(struct parent *p);
 
 /* ---- parent.c: the phases ---- */
 /* Something changed: go on to the next phase when this one is complete. */

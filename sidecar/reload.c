@@ -6,18 +6,26 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "ledger-client/clock.h"
 #include "ledger-client/log.h"
 #include "sidecar/change.h"
 #include "sidecar/compile.h"
+#include "sidecar/own.h"
+#include "sidecar/rtnl.h"
 #include "sidecar/verb.h"
 
 #define PROBLEMS_MAX_BYTES (256u << 10)
+/* Many changes, one look; and where nothing is heard, a look each so often. */
+#define OWN_SOON_MS 200
+#define OWN_PAUSE_MS 1000
+#define OWN_DEAF_MS 5000
 
 static void on_limit(evutil_socket_t fd, short what, void *arg);
 static void refuse(struct parent *p, const char *why);
@@ -122,6 +130,7 @@ reload_ended(struct parent *p)
 		refuse(p, "the role compile ended without an answer");
 	if (p->reload_again && p->phase == PHASE_SERVING)
 		reload_now(p);
+	reload_own(p);
 }
 
 /* At the start there is nothing to keep: the daemon ends. */
@@ -274,4 +283,119 @@ say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
 	    p->change.cells_added, p->change.cells_removed,
 	    p->change.names_added, p->change.names_removed,
 	    why[0] == '\0' ? "enforcing" : "not enforcing: ", why);
+}
+
+/* ---- what is this host's own ---- */
+
+static void
+own_arm(struct parent *p, int64_t ms)
+{
+	const struct timeval t = { .tv_sec = ms / 1000,
+	    .tv_usec = ms % 1000 * 1000 };
+
+	if (!evtimer_pending(p->own_look, NULL) &&
+	    event_add(p->own_look, &t) != 0)
+		parent_fail(p, 1);
+}
+
+static void
+on_heard(evutil_socket_t fd, short what, void *arg)
+{
+	struct parent *p = arg;
+
+	(void)what;
+	rtnl_forget((int)fd);
+	own_arm(p, clock_mono_ms() - p->own_ms < OWN_PAUSE_MS ?
+	    OWN_PAUSE_MS : OWN_SOON_MS);
+}
+
+static void
+on_look(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	reload_own(arg);
+}
+
+/* From before the first list is made, so that no change falls between. */
+int
+reload_watch(struct parent *p)
+{
+	p->own_look = evtimer_new(p->base, on_look, p);
+	if (p->own_look == NULL)
+		return -ENOMEM;
+	p->own_fd = rtnl_listen();
+	if (p->own_fd < 0) {
+		log_line(LOG_WARN, "changes of this host's addresses and "
+		    "routes are not heard of, and looked for each %d s "
+		    "error=%s", OWN_DEAF_MS / 1000, strerror(-p->own_fd));
+		return 0;
+	}
+	p->own_heard = event_new(p->base, p->own_fd, EV_READ | EV_PERSIST,
+	    on_heard, p);
+	return p->own_heard == NULL || event_add(p->own_heard, NULL) != 0 ?
+	    -ENOMEM : 0;
+}
+
+/* The policy in use with another list: nothing else of it is read anew. */
+static int
+own_adopt(struct parent *p, const struct own *o, char *why, size_t size)
+{
+	const bool stale = p->stale;
+	uint8_t *copy = malloc(p->image_bytes);
+	int fd, rc;
+
+	snprintf(why, size, "no memory");
+	if (copy == NULL)
+		return -ENOMEM;
+	memcpy(copy, p->image, p->image_bytes);
+	policy_set_own(copy, o->at, o->n, o->n_gateways,
+	    ++p->last_generation);
+	fd = ipc_sealed("penstock-image", span_of(copy, p->image_bytes));
+	free(copy);
+	if (fd < 0)
+		return fd;
+	rc = adopt(p, fd, why, size);
+	p->stale = stale;
+	return rc;
+}
+
+static void
+own_say(struct parent *p, const struct own *o)
+{
+	log_line(LOG_INFO_, "policy in use generation=%" PRIu64 ": this "
+	    "host has other addresses or gateways addresses=%zu "
+	    "gateways=%zu", p->generation, o->n - o->n_gateways -
+	    p->settings.n_listeners - p->settings.n_dns, o->n_gateways);
+	told_note(p, RECORD_POLICY, "in use: this host has other "
+	    "addresses or gateways");
+}
+
+/* What cannot be refused is said, once for each time that it changes. */
+void
+reload_own(struct parent *p)
+{
+	char why[160];
+	struct own o;
+	int rc;
+
+	if (p->phase != PHASE_SERVING || p->compile.pid > 0)
+		return;		/* its end comes back here */
+	p->own_ms = clock_mono_ms();
+	rc = own_list(&o);
+	if (rc == 0)
+		rc = own_add(&o, &p->settings);
+	if (rc == 0 && !policy_own_is(p->policy, o.at, o.n, o.n_gateways)) {
+		rc = own_adopt(p, &o, why, sizeof(why));
+		if (rc == 0)
+			own_say(p, &o);
+	}
+	if (rc != 0 && rc != p->own_err) {
+		snprintf(why, sizeof(why), "this host's addresses and "
+		    "gateways cannot be taken into it: %s", strerror(-rc));
+		refuse(p, why);
+	}
+	p->own_err = rc;
+	if (p->own_fd < 0 || rc != 0)
+		own_arm(p, OWN_DEAF_MS);
 }

@@ -3,13 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libmnl/libmnl.h>
 #include <linux/fib_rules.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "sidecar/rtnl.h"
 
 /* What is asked of the kernel: one message, and what each answer means. */
 struct ask_route {
@@ -21,7 +22,6 @@ struct ask_route {
 
 static const uint8_t families[] = { AF_INET, AF_INET6 };
 
-static int talk(struct nlmsghdr *h, mnl_cb_t cb, void *arg);
 static struct nlmsghdr *rule_message(char *buf, uint8_t family, uint16_t type,
     uint16_t flags);
 static struct nlmsghdr *route_message(char *buf, uint8_t family,
@@ -40,41 +40,6 @@ is_absent(uint8_t family, int error)
 {
 	return family == AF_INET6 && (error == -EAFNOSUPPORT ||
 	    error == -EACCES || error == -EOPNOTSUPP || error == -EPERM);
-}
-
-static int
-talk(struct nlmsghdr *h, mnl_cb_t cb, void *arg)
-{
-	char buf[32768];
-	struct mnl_socket *nl = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
-	unsigned port;
-	int error = 0;
-	ssize_t n;
-
-	if (nl == NULL)
-		return -errno;
-	h->nlmsg_seq = 1;
-	if (mnl_socket_bind(nl, 0, MNL_SOCKET_AUTOPID) < 0 ||
-	    mnl_socket_sendto(nl, h, h->nlmsg_len) < 0)
-		error = -errno;
-	port = mnl_socket_get_portid(nl);
-	while (error == 0) {
-		n = mnl_socket_recvfrom(nl, buf, sizeof(buf));
-		if (n < 0) {
-			error = -errno;
-			break;
-		}
-		switch (mnl_cb_run(buf, (size_t)n, 1, port, cb, arg)) {
-		case MNL_CB_ERROR:
-			error = -errno;
-			break;
-		case MNL_CB_STOP:
-			mnl_socket_close(nl);
-			return 0;
-		}
-	}
-	mnl_socket_close(nl);
-	return error;
 }
 
 static struct nlmsghdr *
@@ -123,10 +88,10 @@ rules_route_add(char *why, size_t size)
 	for (size_t i = 0; i < sizeof(families); i++) {
 		uint8_t f = families[i];
 
-		error = talk(rule_message(buf, f, RTM_NEWRULE,
+		error = rtnl_talk(rule_message(buf, f, RTM_NEWRULE,
 		    NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL), NULL, NULL);
 		if (error == 0 || error == -EEXIST)
-			error = talk(route_message(buf, f, RTM_NEWROUTE,
+			error = rtnl_talk(route_message(buf, f, RTM_NEWROUTE,
 			    NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE), NULL,
 			    NULL);
 		if (error == 0 || is_absent(f, error))
@@ -149,11 +114,11 @@ rules_route_remove(char *why, size_t size)
 
 		/* As often as it was added by hand. */
 		do
-			error = talk(rule_message(buf, f, RTM_DELRULE,
+			error = rtnl_talk(rule_message(buf, f, RTM_DELRULE,
 			    NLM_F_ACK), NULL, NULL);
 		while (error == 0);
 		if (error == -ENOENT || error == -ESRCH)
-			error = talk(route_message(buf, f, RTM_DELROUTE,
+			error = rtnl_talk(route_message(buf, f, RTM_DELROUTE,
 			    NLM_F_ACK), NULL, NULL);
 		if (error == 0 || error == -ESRCH || error == -ENOENT ||
 		    (f == AF_INET6 && error == -EAFNOSUPPORT))
@@ -255,10 +220,10 @@ rules_route_check(char *why, size_t size)
 
 		if (family_is_off(families[i]))
 			continue;
-		error = talk(rule_message(buf, families[i], RTM_GETRULE,
+		error = rtnl_talk(rule_message(buf, families[i], RTM_GETRULE,
 		    NLM_F_DUMP), on_rule, &rule);
 		if (error == 0)
-			error = talk(route_message(buf, families[i],
+			error = rtnl_talk(route_message(buf, families[i],
 			    RTM_GETROUTE, NLM_F_DUMP), on_route, &route);
 		if (error == 0 && rule.found && route.found)
 			continue;

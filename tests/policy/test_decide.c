@@ -315,6 +315,55 @@ own_listeners_are_never_dialled(void **state)
 	one_done(&o);
 }
 
+/* By an address rule only when it names that address alone. */
+static void
+a_gateway_of_the_host_is_opened_by_no_name(void **state)
+{
+	const struct endpoint own[] = { one_endpoint("9.0.0.9", 0),
+	    one_endpoint("9.0.0.1", 0), one_endpoint("10.0.0.1", 0),
+	    one_endpoint("10.0.0.2", 0), one_endpoint("2606::1", 0) };
+	struct decide_at at;
+	struct endpoint any;
+	struct decision d;
+	struct host h;
+	struct one o;
+
+	(void)state;
+	one_rules(&o, "    - {verdict: allow, hostname: a.example, "
+	    "allow_private: true}\n"
+	    "    - {verdict: allow, cidr: 9.0.0.0/8, ports: [443, 5432]}\n"
+	    "    - {verdict: allow, cidr: 10.0.0.1, ports: [5432]}\n"
+	    "    - {verdict: allow, cidr: 10.0.0.0/24, ports: [5432]}\n"
+	    "    - {verdict: allow, cidr: \"2606::/16\"}\n");
+	NAME_AT(&o, "a.example", 443, "9.0.0.1", "a rule");
+	NAMELESS(&o, "9.0.0.1", 5432, NULL, NULL, "a rule");
+	policy_set_own(o.image, own, 5, 4, 8);
+	assert_int_equal(policy_generation(o.policy), 8);
+	assert_true(policy_own_is(o.policy, own, 5, 4));
+	assert_false(policy_own_is(o.policy, own, 5, 3));
+	assert_false(policy_own_is(o.policy, own + 1, 4, 4));
+	NAME_AT(&o, "a.example", 443, "9.0.0.1", "d special_use");
+	NAME_AT(&o, "a.example", 443, "10.0.0.1", "d special_use");
+	NAME_AT(&o, "a.example", 443, "64:ff9b::900:1", "d special_use");
+	NAME_AT(&o, "a.example", 443, "2606::1", "d special_use");
+	NAME_AT(&o, "a.example", 443, "9.0.0.2", "a rule");
+	NAME_AT(&o, "a.example", 443, "9.0.0.9", "d own_listener");
+	NAMELESS(&o, "9.0.0.1", 5432, NULL, NULL, "d special_use");
+	NAMELESS(&o, "9.0.0.1", 443, "a.example", NULL, "d special_use");
+	NAMELESS(&o, "10.0.0.1", 5432, NULL, NULL, "a rule");
+	NAMELESS(&o, "10.0.0.1", 443, NULL, NULL, "d not_pinned");
+	NAMELESS(&o, "10.0.0.2", 5432, NULL, NULL, "d special_use");
+	NAMELESS(&o, "10.0.0.3", 5432, NULL, NULL, "a rule");
+	/* as the answer to a question */
+	at = one_at(&o);
+	h = one_host("a.example");
+	d = decide_name(&at, &h, 443, NULL);
+	any = one_endpoint("10.0.0.1", 0);
+	d = decide_addr(&at, &d, &any);
+	assert_int_equal(d.reason, REASON_SPECIAL_USE);
+	one_done(&o);
+}
+
 static void
 an_unmatched_name_at_an_allowed_prefix_is_that_address_alone(void **state)
 {
@@ -669,6 +718,7 @@ main(void)
 		cmocka_unit_test(
 	    a_prefix_that_reaches_over_classes_opens_public_addresses_only),
 		cmocka_unit_test(own_listeners_are_never_dialled),
+		cmocka_unit_test(a_gateway_of_the_host_is_opened_by_no_name),
 		cmocka_unit_test(
 	an_unmatched_name_at_an_allowed_prefix_is_that_address_alone),
 		cmocka_unit_test(

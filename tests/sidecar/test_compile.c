@@ -237,6 +237,7 @@ in_a_network_of_its_own(int addresses)
 		return -1;
 	fputs("link add own0 type veth peer name own1\nlink set own0 up\n"
 	    "link set lo up\naddr add 203.0.113.77/32 dev lo\n"
+	    "route add default via 203.0.113.99 dev own0 onlink\n"
 	    "addr add 127.7.7.7/32 dev own0\n", ip);
 	for (int i = 0; i < addresses; i++)
 		fprintf(ip, "addr add 198.51.%d.%d/32 dev own0\n",
@@ -268,6 +269,8 @@ compile_confined(void)
 		return 3;
 	if (!has(c, "198.51.100.1"))
 		return 4;
+	if (!has(c, "203.0.113.99"))
+		return 6;
 	return has(c, "203.0.113.77") && !has(c, "127.7.7.7") ? 0 : 5;
 }
 

@@ -426,6 +426,49 @@ B073_a_policy_that_does_not_compile_changes_nothing(void **state)
 }
 
 static void
+in_its_network(const char *command)
+{
+	char all[256];
+
+	snprintf(all, sizeof(all), "nsenter -t %d -n ip %s", (int)daemon_pid,
+	    command);
+	assert_int_equal(system(all), 0);
+}
+
+/* Nothing else of the policy is read anew, and what was refused stays so. */
+static void
+an_address_that_comes_later_is_the_daemon_s_own(void **state)
+{
+	(void)state;
+	start_ready(0);
+	put("policy.yaml", "{");
+	in_its_network("link add v0 type veth peer name v1");
+	in_its_network("link set v0 addrgenmode none up");
+	in_its_network("addr add 203.0.113.7/24 dev v0");
+	expect_log("policy in use generation=2: this host has other "
+	    "addresses or gateways addresses=1 gateways=0");
+	in_its_network("route add default via 203.0.113.1");
+	expect_log("generation=3: this host has other addresses or "
+	    "gateways addresses=1 gateways=1");
+	in_its_network("addr add 203.0.113.8/32 dev lo");
+	in_its_network("addr add 203.0.113.9/32 dev lo");
+	in_its_network("addr del 203.0.113.9/32 dev lo");
+	expect_log("addresses=2 gateways=1");
+	pause_ms(1500);
+	assert_false(logged("addresses=3"));
+	assert_false(logged("new policy not taken"));
+	assert_false(logged("policy refused"));
+	kill(daemon_pid, SIGHUP);
+	expect_log("policy refused, generation 4 stays");
+	in_its_network("addr del 203.0.113.8/32 dev lo");
+	expect_log("generation=6: this host has other addresses or "
+	    "gateways addresses=1 gateways=1");
+	for (size_t i = 0; i < 4; i++)
+		assert_true(role_pid(roles[i].role, 0) > 0);
+	assert_int_equal(stop(), 0);
+}
+
+static void
 signals_that_go_to_the_whole_group_end_in_order(void **state)
 {
 	char path[128];
@@ -768,6 +811,7 @@ main(void)
 		EACH(a_role_that_cannot_be_started_is_tried_again),
 		EACH(a_role_that_does_not_stay_ends_the_daemon),
 		EACH(B073_a_policy_that_does_not_compile_changes_nothing),
+		EACH(an_address_that_comes_later_is_the_daemon_s_own),
 		EACH(signals_that_go_to_the_whole_group_end_in_order),
 		EACH(a_recorder_that_dies_in_a_drain_is_started_again),
 		EACH(an_engine_that_hangs_takes_no_records_with_it),
