@@ -584,7 +584,7 @@ conn_make(struct listener *l, int fd, const struct endpoint *peer,
 	c->cell = CELL_NONE;
 	c->listener = (uint16_t)(l - p->listeners);
 	c->deadline_ms = conn_now_ms() + p->limits.hello_ms;
-	hello_reader_init(&c->open->reader);
+	hello_reader_init(&c->open->reader, p->limits.hello_bytes);
 	c->via = (uint8_t)conn_via(l->is.kind);
 	return c;
 }

@@ -10,7 +10,6 @@
 #define INTERIM_MAX 64u		/* 1xx answers to one request; more are an
 				 * error of the server */
 #define ROUNDS 16u		/* for each wake-up */
-#define BODY_BYTES 65536u	/* that wait in one direction at most */
 
 struct forward {
 	struct buf head;		/* as sent up; kept for a replay */
@@ -164,7 +163,7 @@ static int
 take_request(struct conn *c, const struct http_request *rq)
 {
 	struct forward *f = c->forward;
-	size_t size = rq->head_bytes + 512, n;
+	size_t size = rq->head_bytes + FORWARD_HEAD_MORE_BYTES, n;
 	bool fresh = f == NULL;
 
 	if (f == NULL)
@@ -258,7 +257,8 @@ parse_head(struct conn *c, struct http_request *rq, enum reason *why)
 	    &c->open->scanned, port, rq, why);
 
 	if ((p == PARSE_MORE && buf_left(&c->in) > max) ||
-	    (p == PARSE_DONE && rq->head_bytes > max)) {
+	    (p == PARSE_DONE && (rq->head_bytes > max ||
+	    rq->n_fields > c->proxy->limits.header_count))) {
 		*why = REASON_HEAD_TOO_LARGE;
 		return PARSE_BAD;
 	}
@@ -454,7 +454,7 @@ static int
 put_head(struct conn *c, const struct http_response *rs,
     enum http_then then)
 {
-	size_t size = rs->head_bytes + 512, n;
+	size_t size = rs->head_bytes + FORWARD_HEAD_MORE_BYTES, n;
 	uint8_t *out = malloc(size);
 	int e = -ENOMEM;
 
@@ -538,7 +538,8 @@ read_head(struct conn *c)
 		break;
 	}
 	/* One that comes whole is no smaller for it. */
-	if (rs.head_bytes > max)
+	if (rs.head_bytes > max ||
+	    rs.n_fields > c->proxy->limits.header_count)
 		return conn_refuse(c, REASON_UPSTREAM_HEAD_TOO_LARGE);
 	return rs.status < 200 ? interim(c, &rs) : begin_answer(c, &rs);
 }
@@ -611,7 +612,7 @@ go_down(struct conn *c)
 				return STEP_NEXT;
 			if (buf_left(&f->in) != before)
 				continue;
-			n = side_fill(&c->up, &f->in, BODY_BYTES);
+			n = side_fill(&c->up, &f->in, FORWARD_BODY_BYTES);
 		} else {
 			n = down_body(c);
 		}
@@ -656,7 +657,7 @@ next_request(struct conn *c)
 	o->decision.rule = RULE_NONE;
 	o->minor = 1;
 	o->to = c->original;
-	hello_reader_init(&o->reader);
+	hello_reader_init(&o->reader, c->proxy->limits.hello_bytes);
 	if (c->via == VIA_HTTP)		/* the next may be another's */
 		conn_cell(c, NULL, span_of(NULL, 0), &o->no_cell);
 	conn_enter(c, CONN_NAME);

@@ -12,6 +12,8 @@
  * place.
  */
 #define FORWARD_STATE_BYTES 1024u
+#define FORWARD_BODY_BYTES 65536u	/* that wait in one direction at most */
+#define FORWARD_HEAD_MORE_BYTES 512u	/* a head written out is no longer */
 
 /* NAME: a request begins.  It has its number from its first byte on, so that a
  * refusal of what is no whole request has one too; inside a tunnel what was

@@ -17,9 +17,10 @@
 #define EXT_ECH 0xfe0d
 
 void
-hello_reader_init(struct hello_reader *r)
+hello_reader_init(struct hello_reader *r, size_t max)
 {
 	memset(r, 0, sizeof(*r));
+	r->max = max < HELLO_MAX_BYTES ? (uint32_t)max : HELLO_MAX_BYTES;
 }
 
 static enum parse
@@ -257,14 +258,14 @@ check_head(struct span s, bool first)
 /* What n bytes of the message head say; *want: the length, 0: not known. */
 static enum reason
 judge_length(const uint8_t head[static MESSAGE_HEAD_BYTES], size_t n,
-    uint32_t *want)
+    uint32_t max, uint32_t *want)
 {
 	if (n > 0 && head[0] != CLIENT_HELLO)
 		return REASON_HELLO_MALFORMED;
 	if (n < MESSAGE_HEAD_BYTES)
 		return REASON_NONE;
 	*want = (uint32_t)head[1] << 16 | (uint32_t)head[2] << 8 | head[3];
-	if (*want > HELLO_MAX_BYTES)
+	if (*want > max)
 		return REASON_HELLO_TOO_LARGE;
 	return *want == 0 ? REASON_HELLO_MALFORMED : REASON_NONE;
 }
@@ -279,7 +280,7 @@ read_length(struct hello_reader *r, struct span stream)
 	if (r->want != 0)
 		return REASON_NONE;
 	join(stream, head, n);
-	return judge_length(head, n, &r->want);
+	return judge_length(head, n, r->max, &r->want);
 }
 
 /* One record, when its head is there: its claimed length counts at once, so
@@ -335,7 +336,7 @@ peek_length(const struct hello_reader *r, struct span stream)
 	if (part > sizeof(head) - n)
 		part = sizeof(head) - n;
 	memcpy(head + n, rest.data + RECORD_HEAD_BYTES, part);
-	return judge_length(head, n + part, &want);
+	return judge_length(head, n + part, r->max, &want);
 }
 
 enum parse

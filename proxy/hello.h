@@ -30,10 +30,12 @@ struct hello_reader {
 	size_t at;		/* records before this offset were walked */
 	size_t message;		/* handshake bytes in them */
 	uint32_t want;		/* length of the message, 0: not known */
+	uint32_t max;		/* the largest that is read */
 	unsigned records;
 };
 
-void hello_reader_init(struct hello_reader *r);
+/* `max` bytes of the message at most, and never more than HELLO_MAX_BYTES. */
+void hello_reader_init(struct hello_reader *r, size_t max);
 
 /*
  * `stream` is everything the client sent so far, from its first byte; each

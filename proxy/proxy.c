@@ -23,7 +23,8 @@ const struct proxy_limits proxy_limits_default = {
 	.hello_ms = 5000, .resolve_ms = 5000, .connect_ms = 10000,
 	.stagger_ms = 250, .idle_ms = 3600000, .keepalive_ms = 120000,
 	.linger_ms = 1000, .reload_grace_ms = 0, .linger_bytes = 65536,
-	.head_bytes = HTTP_HEAD_MAX_BYTES, .connections = 20000,
+	.hello_bytes = HELLO_MAX_BYTES, .head_bytes = HTTP_HEAD_MAX_BYTES,
+	.header_count = HTTP_FIELDS_MAX, .connections = 20000,
 	.per_cell = 0, .per_client = 4096, .pipe_share_percent = 50,
 	.copy_buffer_bytes = 65536,
 };
@@ -386,17 +387,34 @@ proxy_drain(struct proxy *p, void (*drained)(void *arg), void *arg)
 	proxy_gone(p);
 }
 
+/* What a buffer takes that holds so many bytes at its fullest. */
+static uint64_t
+buffer_bytes(uint64_t n)
+{
+	uint64_t cap = 4096;
+
+	while (cap < n)
+		cap *= 2;
+	return cap;
+}
+
 /*
- * Each connection at its worst: the client's head, a head written out, both
- * directions' waiting bytes; and each engine's shared buffer.
+ * Each connection at its worst: what the client sent and was not judged, a
+ * head kept for a replay, what the server sent and did not go on, and what
+ * waits for either side: a head and a body's bytes, or a shared buffer; and
+ * each engine's shared buffer.
  */
 uint64_t
 proxy_memory_max(const struct proxy_limits *l, unsigned n_engines)
 {
+	uint64_t in = l->head_bytes > HELLO_STREAM_MAX_BYTES ?
+	    l->head_bytes : HELLO_STREAM_MAX_BYTES;
+	uint64_t body = l->copy_buffer_bytes > FORWARD_BODY_BYTES ?
+	    l->copy_buffer_bytes : FORWARD_BODY_BYTES;
+	uint64_t head = l->head_bytes + FORWARD_HEAD_MORE_BYTES;
 	uint64_t each = sizeof(struct conn) + sizeof(struct opening) +
-	    sizeof(struct record) + FORWARD_STATE_BYTES +
-	    3 * (uint64_t)l->head_bytes + 2 * l->copy_buffer_bytes +
-	    HELLO_STREAM_MAX_BYTES;
+	    sizeof(struct record) + FORWARD_STATE_BYTES + buffer_bytes(in) +
+	    head + buffer_bytes(body) + 2 * buffer_bytes(head + body);
 
 	return each * l->connections +
 	    (uint64_t)n_engines * l->copy_buffer_bytes;

@@ -28,7 +28,9 @@ struct proxy_limits {
 	unsigned linger_ms;		/* refused client's bytes: 1000 */
 	unsigned reload_grace_ms;	/* before forbidden flows are cut: 0 */
 	size_t linger_bytes;		/* 65536 */
+	size_t hello_bytes;		/* ClientHello: 16384 at most */
 	size_t head_bytes;		/* HTTP head: 65536 at most */
+	unsigned header_count;		/* its fields: 128 at most */
 	unsigned connections;		/* of all engines: 20000 */
 	unsigned per_cell;		/* of all engines; 0: of n cells each
 					 * has an nth of three quarters, one
@@ -86,7 +88,8 @@ void proxy_set_pins(struct proxy *p, const struct pins *pins);
 /* Stop accepting; `drained` is called once when no connection is left. */
 void proxy_drain(struct proxy *p, void (*drained)(void *arg), void *arg);
 
-/* The largest memory that all connections can hold, bytes. */
+/* The largest memory that all connections can hold in the engines, bytes: not
+ * what the kernel holds for their sockets and pipes. */
 uint64_t proxy_memory_max(const struct proxy_limits *l, unsigned n_engines);
 
 #endif

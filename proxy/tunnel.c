@@ -23,7 +23,7 @@ begin_connect(struct conn *c)
 	o->gate = o->decision.opaque ? GATE_OPAQUE : GATE_OPEN;
 	o->shown = SHOWN_NOTHING;
 	o->scanned = 0;
-	hello_reader_init(&o->reader);
+	hello_reader_init(&o->reader, c->proxy->limits.hello_bytes);
 	memset(&o->hello, 0, sizeof(o->hello));
 	return buf_put(&c->client.out, span_str(established));
 }
@@ -81,7 +81,7 @@ tunnel_saw_server(struct conn *c, struct span bytes)
 		break;
 	case FLIGHT_RETRY:
 		o->gate = GATE_RETRY;
-		hello_reader_init(&o->reader);
+		hello_reader_init(&o->reader, c->proxy->limits.hello_bytes);
 		c->deadline_ms = conn_now_ms() + c->proxy->limits.hello_ms;
 		break;
 	}

@@ -531,7 +531,8 @@ config_read_cells(struct read *r, const struct yaml_node *n)
 
 /* ---- limits ---- */
 
-#define LIMIT_AT(field) offsetof(struct proxy_limits, field)
+#define LIMIT_AT(field) offsetof(struct settings, limits.field)
+#define DNS_AT(field) offsetof(struct settings, front.field)
 
 static const struct limit_key {
 	const char *name;
@@ -550,8 +551,12 @@ static const struct limit_key {
 	    3600000 },
 	{ "linger_timeout", LIMIT_AT(linger_ms), true, false, 1, 60000 },
 	{ "linger_bytes", LIMIT_AT(linger_bytes), false, true, 1, 16 << 20 },
+	{ "hello_bytes", LIMIT_AT(hello_bytes), false, true, 512,
+	    HELLO_MAX_BYTES },
 	{ "head_bytes", LIMIT_AT(head_bytes), false, true, 1024,
 	    HTTP_HEAD_MAX_BYTES },
+	{ "header_count", LIMIT_AT(header_count), false, false, 8,
+	    HTTP_FIELDS_MAX },
 	{ "connections", LIMIT_AT(connections), false, false, 1, 1000000 },
 	{ "per_cell", LIMIT_AT(per_cell), false, false, 1, 1000000 },
 	{ "per_client", LIMIT_AT(per_client), false, false, 1, 1000000 },
@@ -559,13 +564,17 @@ static const struct limit_key {
 	    0, 100 },
 	{ "copy_buffer_bytes", LIMIT_AT(copy_buffer_bytes), false, true, 4096,
 	    16 << 20 },
+	{ "dns_questions", DNS_AT(pending_max), false, false, 4, 65536 },
+	{ "dns_per_client", DNS_AT(client_max), false, false, 1, 65536 },
+	{ "dns_connections", DNS_AT(tcp_max), false, false, 4, 4096 },
+	{ "dns_idle_timeout", DNS_AT(tcp_idle_ms), true, false, 100, 3600000 },
 };
 
 static void
 read_limit(struct read *r, const struct yaml_node *n,
     const struct limit_key *k)
 {
-	uint8_t *at = (uint8_t *)&r->s->limits + k->at;
+	uint8_t *at = (uint8_t *)r->s + k->at;
 	uint64_t v = 0;
 	uint32_t ms;
 

@@ -4,6 +4,7 @@
 
 #include "policy/yaml.h"
 #include "sidecar/config.h"
+#include "proxy/hello.h"
 #include "proxy/http.h"
 
 /*

@@ -86,27 +86,26 @@ count_engines(const struct role *r)
 	return 1;
 }
 
-/* Two descriptors a connection, a sixteenth for pipes and the rest: beyond that
- * clients would be reset for want of a descriptor, whoever's turn it is. */
+/* Beyond that clients would be reset for want of a descriptor, whoever's turn
+ * it is. */
 static void
 fit_descriptors(struct role *r)
 {
+	unsigned wanted = r->settings.limits.connections, fit;
+	static bool told;
 	struct rlimit l;
-	uint64_t fit;
 
 	if (getrlimit(RLIMIT_NOFILE, &l) != 0)
 		return;
-	fit = (l.rlim_cur - l.rlim_cur / 16) / 2;
-	if (l.rlim_cur == RLIM_INFINITY ||
-	    fit >= r->settings.limits.connections)
+	fit = settings_fit(&r->settings, l.rlim_cur);
+	r->settings.limits.connections = fit;
+	if (fit == wanted || told || r->index != 0)
 		return;
-	if (r->index == 0)
-		log_line(LOG_WARN, "limits.connections is %u, the limit of "
-		    "descriptors (%ju) has room for %ju, which counts: "
-		    "raise LimitNOFILE or lower limits.connections",
-		    r->settings.limits.connections, (uintmax_t)l.rlim_cur,
-		    (uintmax_t)fit);
-	r->settings.limits.connections = (unsigned)fit;
+	told = true;
+	log_line(LOG_WARN, "limits.connections is %u, the limit of "
+	    "descriptors (%ju) has room for %u, which counts: raise "
+	    "LimitNOFILE or lower limits.connections", wanted,
+	    (uintmax_t)l.rlim_cur, fit);
 }
 
 static int

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ledger-client/log.h"
@@ -428,27 +429,50 @@ list_listeners(const struct parent *p, char *out, size_t size)
 	}
 }
 
+/* What all roles have in common: rings, tables, the policy. */
+static uint64_t
+shared_bytes(const struct parent *p)
+{
+	const int others[] = { p->state, p->counts_fd, p->limits_fd,
+	    p->health_fd, p->pins_fd, p->image_fd };
+	uint64_t sum = 0;
+	struct stat st;
+
+	for (unsigned i = 0; i < COLUMN_ENGINE + p->n_engines; i++)
+		if (fstat(p->rings[i], &st) == 0)
+			sum += (uint64_t)st.st_size;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (others[i] >= 0 && fstat(others[i], &st) == 0)
+			sum += (uint64_t)st.st_size;
+	return sum;
+}
+
 static void
 serving(struct parent *p)
 {
 	char digest[2 * POLICY_DIGEST_BYTES + 1], where[512] = "";
 	enum settings_unenforced why = told_unenforced(p);
 	bool enforcing = why == UNENFORCED_NOTHING;
+	struct proxy_limits fit = p->settings.limits;
 
+	fit.connections = settings_fit(&p->settings, p->nofile);
 	for (size_t i = 0; i < POLICY_DIGEST_BYTES; i++)
 		snprintf(digest + 2 * i, 3, "%02x",
 		    policy_digest(p->policy)[i]);
 	list_listeners(p, where, sizeof(where));
 	log_line(LOG_INFO_, "started version=%s mode=%s %s generation=%"
 	    PRIu64 " digest=%s cells=%zu engines=%u listeners=%s uids=%s "
-	    "landlock=%d descriptors=%ju memory_max_bytes=%" PRIu64,
+	    "landlock=%d descriptors=%ju connections=%u "
+	    "connections_memory_max_bytes=%" PRIu64 " shared_memory_bytes=%"
+	    PRIu64,
 	    PENSTOCK_VERSION,
 	    settings_mode_word(p->settings.mode),
 	    enforcing ? "enforcing" : "NOT ENFORCING",
 	    p->generation, digest, policy_cells(p->policy), p->n_engines,
 	    where, confine_can_setuid() ? "separate" : "one",
 	    confine_landlock_abi(), (uintmax_t)p->nofile,
-	    proxy_memory_max(&p->settings.limits, p->n_engines));
+	    fit.connections, proxy_memory_max(&fit, p->n_engines),
+	    shared_bytes(p));
 	if (!enforcing)
 		log_line(LOG_WARN, "not enforcing: %s",
 		    settings_unenforced_text(why));

@@ -88,15 +88,15 @@ make_pins(struct role *r, struct resolver *v)
 static int
 make_front(struct role *r, struct resolver *v)
 {
-	struct front_settings s = {
-		.ipv6_drop = r->settings.ipv6_drop,
-		.tcp_max = 256, .tcp_idle_ms = 10000, .pending_max = 4096,
-	};
+	struct front_settings s = r->settings.front;
 	struct front_parts parts = {
 		.base = r->base, .resolve = v->resolve, .pins = v->pins,
 		.emit = r->emit, .counts = r->counts, .listener = "dns",
 	};
-	int rc = front_new(&v->front, &s, &parts);
+	int rc;
+
+	s.ipv6_drop = r->settings.ipv6_drop;
+	rc = front_new(&v->front, &s, &parts);
 
 	if (rc == 0)
 		front_set_policy(v->front, r->policy);

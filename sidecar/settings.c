@@ -22,6 +22,8 @@ settings_default(struct settings *s, enum settings_mode mode)
 	s->mode = mode;
 	s->ipv6_drop = true;
 	s->limits = proxy_limits_default;
+	s->front = (struct front_settings){ .tcp_max = 256,
+	    .tcp_idle_ms = 10000, .pending_max = 4096 };
 	s->ring_bytes = 0;		/* by the number of connections */
 	s->uid_engine = UID_FIRST;
 	s->uid_resolver = UID_FIRST + 1;
@@ -105,6 +107,15 @@ add_dns(struct settings *s)
 		if (usual[i].mode == s->mode && endpoint_at(
 		    &s->dns[s->n_dns], usual[i].addr, usual[i].port))
 			s->n_dns++;
+}
+
+unsigned
+settings_fit(const struct settings *s, uint64_t descriptors)
+{
+	uint64_t fit = (descriptors - descriptors / 16) / 2;
+
+	return fit < s->limits.connections ? (unsigned)fit :
+	    s->limits.connections;
 }
 
 bool

@@ -42,6 +42,7 @@ struct settings {
 	uint16_t inbound[SETTINGS_INBOUND_MAX];
 	uint32_t n_inbound;
 	struct proxy_limits limits;
+	struct front_settings front;	/* ipv6_drop is filled in later */
 	uint32_t engines;		/* 0: as many as cores */
 	uint32_t ring_bytes;		/* of each producer */
 	char admin[SETTINGS_PATH_BYTES];	/* address:port | unix:PATH */
@@ -62,6 +63,10 @@ struct settings {
 
 /* Zero, then what stands when a key is absent, for this mode. */
 void settings_default(struct settings *s, enum settings_mode mode);
+
+/* Two descriptors a connection, a sixteenth for pipes and the rest: so many of
+ * limits.connections have room in this many descriptors of each engine. */
+unsigned settings_fit(const struct settings *s, uint64_t descriptors);
 
 /* The settings inside a policy image; false when they are of another version
  * or out of bounds. */

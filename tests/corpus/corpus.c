@@ -64,7 +64,7 @@ feed_hello(struct span s, const char *segments, char *out)
 	enum parse got = PARSE_MORE;
 	size_t at = 0;
 
-	hello_reader_init(&r);
+	hello_reader_init(&r, HELLO_MAX_BYTES);
 	while (at < s.len && got == PARSE_MORE) {
 		size_t step = 1;
 

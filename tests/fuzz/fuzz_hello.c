@@ -34,7 +34,7 @@ pieces(struct span s, enum parse want, enum reason want_why,
 	struct hello_reader r;
 	struct hello h;
 
-	hello_reader_init(&r);
+	hello_reader_init(&r, HELLO_MAX_BYTES);
 	for (size_t at = 0; at < s.len && got == PARSE_MORE;) {
 		at = s.len - at < step ? s.len : at + step;
 		got = hello_feed(&r, span_of(s.data, at), &h, &why);
@@ -73,7 +73,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size == 0)
 		return 0;
-	hello_reader_init(&r);
+	hello_reader_init(&r, HELLO_MAX_BYTES);
 	got = hello_feed(&r, s, &h, &why);
 	if (got == PARSE_DONE)
 		check(&h, size);

@@ -131,7 +131,7 @@ feed(struct span s, size_t step)
 	struct got g = { .parse = PARSE_MORE };
 	struct hello_reader r;
 
-	hello_reader_init(&r);
+	hello_reader_init(&r, HELLO_MAX_BYTES);
 	while (g.parse == PARSE_MORE && g.at < s.len) {
 		uint8_t *copy;
 
@@ -196,7 +196,7 @@ a_hello_reads_the_same_at_every_split_of_the_stream(void **state)
 		struct hello h;
 		enum reason why = REASON_NONE;
 
-		hello_reader_init(&r);
+		hello_reader_init(&r, HELLO_MAX_BYTES);
 		assert_int_equal(hello_feed(&r, span_of(stream.b, at), &h,
 		    &why), PARSE_MORE);
 		assert_int_equal(hello_feed(&r, span_of(stream.b, stream.n),

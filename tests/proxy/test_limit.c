@@ -130,7 +130,7 @@ an_IPv6_client_counts_by_its_64(void **state)
 static void
 a_dead_engine_gives_its_places_back(void **state)
 {
-	struct limit_max max = { 9, 3, 2 };
+	struct limit_max max = { 9, 3, 2, 2 };
 	struct addr x = addr("10.0.0.1"), y = addr("10.0.0.2");
 
 	(void)state;
@@ -149,7 +149,7 @@ a_dead_engine_gives_its_places_back(void **state)
 static void
 a_cell_does_not_take_the_places_of_another(void **state)
 {
-	struct limit_max max = { 8, 4, 8 };
+	struct limit_max max = { 8, 4, 8, 8 };
 	char text[ADDR_TEXT_BYTES];
 	struct addr x = addr("10.0.0.99");
 
@@ -230,7 +230,7 @@ a_client_counts_apart_until_its_cell_is_known(void **state)
 static void
 cells_share_no_place(void **state)
 {
-	struct limit_max max = { 1000000, 1, 1000000 };
+	struct limit_max max = { 1000000, 1, 1000000, 1000000 };
 	struct addr x = addr("10.0.0.1");
 	char id[16];
 

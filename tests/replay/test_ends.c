@@ -664,6 +664,40 @@ what_is_given_up_is_told(void **state)
 	}
 }
 
+/* By its own length, as soon as that is there. */
+static void
+a_hello_is_no_larger_than_the_limit(void **state)
+{
+	struct proxy_limits l = stage_limits;
+	size_t n = stage_hello("allowed.test", hello, sizeof(hello));
+	bool reset;
+
+	for (int i = 0; i < 2; i++) {
+		int fd, server;
+
+		down(state);
+		l.hello_bytes = n - 9 - (size_t)i;
+		limits = &l;
+		up(state);
+		limits = NULL;
+		fd = stage_connect(WANTED, 443);
+		stage_send(fd, hello, i == 0 ? n : 9);
+		server = stage_accept(origin);
+		if (i == 0) {
+			assert_true(server >= 0);
+			stage_expect(server, hello, n);
+		} else {
+			assert_int_equal(server, -1);
+			assert_int_equal(stage_record(RECORD_DECISION)->reason,
+			    REASON_HELLO_TOO_LARGE);
+			stage_read_all(fd, got, sizeof(got), &reset);
+			assert_int_equal(got[0], 0x15);
+		}
+		close(fd);
+		close(server);
+	}
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -687,6 +721,7 @@ main(void)
 		    up_hasty, down),
 		T(first_bytes_before_a_reset_are_judged_and_go_up),
 		T(what_is_given_up_is_told),
+		T(a_hello_is_no_larger_than_the_limit),
 		T(N28_small_pieces_are_not_held_back),
 		T(N38_the_longest_refusal_is_a_record_too),
 	};

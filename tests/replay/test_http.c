@@ -890,6 +890,48 @@ B34_two_hosts_are_refused(void **state)
 	assert_int_equal(stage_accept(web), -1);
 }
 
+/* A head of as many fields as are let through, and of one more: of a request,
+ * and of an answer. */
+static void
+a_head_has_no_more_fields_than_the_limit(void **state)
+{
+	static char head[4096];
+	struct proxy_limits l = stage_limits;
+
+	down(state);
+	l.header_count = 10;
+	up_with(&l);
+	for (int i = 0; i < 4; i++) {
+		int fd = stage_connect(WANTED, 80), server;
+		size_t n;
+
+		n = (size_t)sprintf(head, "GET / HTTP/1.1\r\n"
+		    "Host: allowed.test\r\n");
+		for (int k = 0; k < 9 + (i == 1); k++)
+			n += (size_t)sprintf(head + n, "A%d: b\r\n", k);
+		sprintf(head + n, "\r\n");
+		say(fd, head);
+		if (i == 1) {
+			refused(fd, "HTTP/1.1 431", REASON_HEAD_TOO_LARGE);
+			continue;
+		}
+		server = stage_accept(web);
+		assert_true(server >= 0);
+		stage_read_head(server, got, sizeof(got));
+		n = (size_t)sprintf(head, "HTTP/1.1 200 OK\r\n"
+		    "Content-Length: 0\r\n");
+		for (int k = 0; k < 9 + (i == 3); k++)
+			n += (size_t)sprintf(head + n, "A%d: b\r\n", k);
+		sprintf(head + n, "\r\n");
+		say(server, head);
+		stage_read_head(fd, got, sizeof(got));
+		assert_memory_equal(got, i == 3 ? "HTTP/1.1 502" :
+		    "HTTP/1.1 200", 12);
+		close(fd);
+		close(server);
+	}
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 #define SOON(f) cmocka_unit_test_setup_teardown(f, up_soon, down)
 
@@ -902,6 +944,7 @@ main(void)
 		T(B022_plain_http_inside_a_tunnel_is_judged),
 		T(B38_no_proxy_inside_a_tunnel_and_no_other_bytes),
 		SOON(B020_a_connect_of_version_1_0_stays_open),
+		T(a_head_has_no_more_fields_than_the_limit),
 		T(N08_interim_answers_have_a_cap),
 		T(B29_no_upgrade_hides_the_requests_that_follow),
 		T(B30_each_way_in_asks_the_same_question),

@@ -103,7 +103,9 @@ every_key_is_read(void **state)
 	    "00112233445566778899aabbccddeeff\"}}\n"
 	    "inbound: [22, 443]\nipv6: proxy\n"
 	    "limits: {hello_timeout: 2s, connections: 7, linger_bytes: 99, "
-	    "per_cell: 3}\n"
+	    "per_cell: 3, hello_bytes: 4096, header_count: 9, "
+	    "dns_questions: 64, dns_per_client: 5, dns_connections: 6, "
+	    "dns_idle_timeout: 3s}\n"
 	    "engines: 3\nledger: {dir: /x, ring_bytes: 65536}\n"
 	    "admin: \"unix:/run/p.sock\"\nusers: {engine: 5, admin: 6}\n"
 	    "drain_timeout: 1m\nreload_grace: 250ms\nlog: debug\n"
@@ -130,6 +132,12 @@ every_key_is_read(void **state)
 	assert_int_equal(s->limits.connections, 7);
 	assert_int_equal(s->limits.linger_bytes, 99);
 	assert_int_equal(s->limits.per_cell, 3);
+	assert_int_equal(s->limits.hello_bytes, 4096);
+	assert_int_equal(s->limits.header_count, 9);
+	assert_int_equal(s->front.pending_max, 64);
+	assert_int_equal(s->front.client_max, 5);
+	assert_int_equal(s->front.tcp_max, 6);
+	assert_int_equal(s->front.tcp_idle_ms, 3000);
 	assert_int_equal(s->limits.reload_grace_ms, 250);
 	assert_int_equal(s->engines, 3);
 	assert_string_equal(s->ledger_dir, "/x");
@@ -175,6 +183,18 @@ what_is_wrong_is_said_with_its_place(void **state)
 		    CELL, "at least 100ms" },
 		{ "version: 1\nmode: shared\nlimits: {per_cell: 0}\n" CELL,
 		    "per_cell is at least 1" },
+		{ "version: 1\nmode: shared\nlimits: {hello_bytes: 511}\n"
+		    CELL, "hello_bytes is at least 512" },
+		{ "version: 1\nmode: shared\nlimits: {hello_bytes: 16385}\n"
+		    CELL, "a number from 512 to 16384 is needed" },
+		{ "version: 1\nmode: shared\nlimits: {header_count: 129}\n"
+		    CELL, "a number from 8 to 128 is needed" },
+		{ "version: 1\nmode: shared\nlimits: {dns_questions: 0}\n"
+		    CELL, "dns_questions is at least 4" },
+		{ "version: 1\nmode: shared\nlimits: {dns_connections: 3}\n"
+		    CELL, "dns_connections is at least 4" },
+		{ "version: 1\nmode: shared\nlimits: {dns_idle_timeout: 1}\n"
+		    CELL, "this is no time" },
 		{ "version: 1\nmode: shared\nlimits: {bogus: 1}\n" CELL,
 		    "no key bogus" },
 		{ "version: 1\nmode: shared\nusers: {engine: 0}\n" CELL,
