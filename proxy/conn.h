@@ -185,6 +185,7 @@ struct proxy {
 		const struct timeval *tv;
 	} timeouts[PROXY_TIMEOUTS];
 	int reserve;			/* a descriptor for a full table */
+	size_t pipe_bytes;		/* that the kernel gives one engine */
 	uint64_t next_id;
 	uint8_t *buffer;		/* shared by all relays */
 	struct pipes pipes;

@@ -29,10 +29,10 @@ const struct proxy_limits proxy_limits_default = {
 	.copy_buffer_bytes = 65536,
 };
 
-/* Bytes that pipes of all engines may hold: a share of what the kernel gives
- * one uid.  Read before the file system is closed to us. */
+/* What the kernel gives one uid for pipes, by engine.  Read before the file
+ * system is closed to us. */
 static size_t
-pipe_bytes_max(const struct proxy_parts *parts)
+pipe_bytes(const struct proxy_parts *parts)
 {
 	size_t pages = PIPE_SOFT_DEFAULT_PAGES;
 	unsigned engines = parts->n_engines ? parts->n_engines : 1;
@@ -43,8 +43,13 @@ pipe_bytes_max(const struct proxy_parts *parts)
 			pages = PIPE_SOFT_DEFAULT_PAGES;
 		fclose(f);
 	}
-	return pages * (size_t)sysconf(_SC_PAGESIZE) / 100 *
-	    parts->limits->pipe_share_percent / engines;
+	return pages * (size_t)sysconf(_SC_PAGESIZE) / engines;
+}
+
+static size_t
+pipe_bytes_max(const struct proxy *p)
+{
+	return p->pipe_bytes / 100 * p->limits.pipe_share_percent;
 }
 
 static void
@@ -155,7 +160,7 @@ on_sweep(evutil_socket_t fd, short what, void *arg)
 
 /* An idle limit is kept to a sixteenth of itself, or to ten seconds. */
 static int
-sweep_start(struct proxy *p)
+sweep_every(struct proxy *p)
 {
 	unsigned ms = p->limits.idle_ms / 16;
 	struct timeval tv;
@@ -163,8 +168,14 @@ sweep_start(struct proxy *p)
 	ms = ms < 20 ? 20 : ms > SWEEP_MAX_MS ? SWEEP_MAX_MS : ms;
 	tv.tv_sec = ms / 1000;
 	tv.tv_usec = (suseconds_t)(ms % 1000) * 1000;
+	return event_add(p->sweep, &tv) < 0 ? -ENOMEM : 0;
+}
+
+static int
+sweep_start(struct proxy *p)
+{
 	p->sweep = event_new(p->parts.base, -1, EV_PERSIST, on_sweep, p);
-	return p->sweep == NULL || event_add(p->sweep, &tv) < 0 ? -ENOMEM : 0;
+	return p->sweep == NULL ? -ENOMEM : sweep_every(p);
 }
 
 static void
@@ -265,7 +276,8 @@ proxy_new(struct proxy **out, const struct proxy_parts *parts)
 	if (e < 0)
 		goto out;
 	timeouts_init(p);
-	pipes_init(&p->pipes, pipe_bytes_max(parts));
+	p->pipe_bytes = pipe_bytes(parts);
+	pipes_init(&p->pipes, pipe_bytes_max(p));
 	e = limit_open(&p->limit, parts->limits_fd, parts->engine);
 	if (e < 0)
 		goto out;
@@ -343,6 +355,24 @@ proxy_set_policy(struct proxy *p, const struct policy *policy)
 	 * the first of them forbade. */
 	if (!evtimer_pending(p->grace, NULL))
 		event_add(p->grace, &tv);
+}
+
+void
+proxy_set_limits(struct proxy *p, const struct proxy_limits *limits)
+{
+	size_t had = p->limits.copy_buffer_bytes;
+	uint8_t *buffer = p->buffer;
+
+	p->limits = *limits;
+	if (p->limits.copy_buffer_bytes != had)
+		buffer = realloc(buffer, p->limits.copy_buffer_bytes);
+	if (buffer != NULL)
+		p->buffer = buffer;
+	else
+		p->limits.copy_buffer_bytes = had;
+	p->pipes.bytes_max = pipe_bytes_max(p);
+	/* It sweeps on as before where that cannot be. */
+	(void)!sweep_every(p);
 }
 
 void

@@ -82,6 +82,9 @@ void proxy_free(struct proxy *p);
  * be freed when this returns.
  */
 void proxy_set_policy(struct proxy *p, const struct policy *policy);
+/* From here on these count; what has begun keeps the time that it was given,
+ * and without memory for another copy_buffer_bytes that one stays. */
+void proxy_set_limits(struct proxy *p, const struct proxy_limits *limits);
 /* A restarted resolver's table. */
 void proxy_set_pins(struct proxy *p, const struct pins *pins);
 

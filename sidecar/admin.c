@@ -73,6 +73,7 @@ admin_check_ok(const struct health *h, enum admin_check c)
 	case CHECK_RULES: return h->rules;
 	case CHECK_NOT_DRAINING: return !h->draining;
 	case CHECK_POLICY_CURRENT: return !h->stale;
+	case CHECK_SETTINGS_CURRENT: return h->waits_for_start[0] == '\0';
 	case CHECK_ENFORCING: return h->unenforced == UNENFORCED_NOTHING;
 	case CHECK_COUNT: break;
 	}
@@ -159,6 +160,9 @@ get_readyz(struct admin *a, bool verbose)
 		say(a, "role %s %u pid %d%s\n", role_word(h.roles[i].kind),
 		    h.roles[i].index, (int)h.roles[i].pid,
 		    h.roles[i].ready ? "" : " not ready");
+	if (!admin_check_ok(&h, CHECK_SETTINGS_CURRENT))
+		say(a, "not in use before a new start: %s\n",
+		    h.waits_for_start);
 	if (!admin_check_ok(&h, CHECK_ENFORCING))
 		say(a, "not enforcing: %s\n", why_not(&h));
 	say(a, ready ? "ready\n" : "not ready\n");

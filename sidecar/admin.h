@@ -19,6 +19,7 @@ X(RECORDER, "recorder", "closed") \
 X(RULES, "rules", "open") \
 X(NOT_DRAINING, "not_draining", "closed") \
 X(POLICY_CURRENT, "policy_current", "none") \
+X(SETTINGS_CURRENT, "settings_current", "none") \
 X(ENFORCING, "enforcing", "open")
 
 enum admin_check {
@@ -31,7 +32,7 @@ enum admin_check {
 const char *admin_check_word(enum admin_check c);
 const char *admin_check_effect(enum admin_check c);
 bool admin_check_ok(const struct health *h, enum admin_check c);
-/* A refused newer policy and a mode that does not enforce are told, but do
+/* A refused newer policy, keys that wait for a new start and a mode that does not enforce are told, but do
  * not make the daemon unready. */
 bool admin_is_ready(const struct health *h);
 

@@ -132,6 +132,8 @@ engine_policy(struct role *r, const struct policy *old)
 	struct engine *e = r->self;
 
 	(void)old;
+	fit_descriptors(r);
+	proxy_set_limits(e->proxy, &r->settings.limits);
 	proxy_set_policy(e->proxy, r->policy);
 }
 

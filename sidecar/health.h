@@ -3,6 +3,7 @@
 #define SIDECAR_HEALTH_H
 
 #include "policy/policy.h"
+#include "sidecar/settings.h"
 
 /*
  * What the parent knows of the daemon, on one shared page: written by the
@@ -33,6 +34,7 @@ struct health {
 	bool rules;			/* as they should be, or none needed */
 	uint32_t unenforced;		/* enum settings_unenforced */
 	bool stale;			/* a newer policy was refused */
+	char waits_for_start[SETTINGS_KEYS_BYTES];	/* keys that changed */
 	bool draining;
 	uint32_t n_roles;
 	struct health_role roles[HEALTH_ROLES_MAX];

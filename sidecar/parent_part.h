@@ -63,6 +63,8 @@ struct parent {
 	uint64_t generation;		/* in use */
 	uint64_t last_generation;	/* last number given out */
 	bool stale;			/* a newer policy was refused */
+	char waits_for_start[SETTINGS_KEYS_BYTES];	/* keys that changed
+							 * and are as before */
 	int config_dir;
 	char config_name[256];
 

@@ -173,6 +173,104 @@ open_image(int fd, struct policy **policy, void **image, size_t *bytes,
 	return rc;
 }
 
+static int
+write_all(int fd, const uint8_t *at, size_t n)
+{
+	while (n > 0) {
+		ssize_t put = write(fd, at, n);
+
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put <= 0)
+			return put < 0 ? -errno : -EIO;
+		at += put;
+		n -= (size_t)put;
+	}
+	return 0;
+}
+
+/* The same image with other settings in it, for all roles, as sealed as the
+ * one before: a descriptor or -errno. */
+static int
+with_settings(const uint8_t *image, size_t bytes, const struct policy *policy,
+    const struct settings *s)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE |
+	    F_SEAL_SEAL;
+	off_t at = policy_settings(policy).data - image;
+	int fd = memfd_create("penstock-policy", MFD_CLOEXEC |
+	    MFD_ALLOW_SEALING), rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = write_all(fd, image, bytes);
+	if (rc == 0 && (pwrite(fd, s, sizeof(*s), at) !=
+	    (ssize_t)sizeof(*s) || fcntl(fd, F_ADD_SEALS, seals) != 0))
+		rc = errno != 0 ? -errno : -EIO;
+	if (rc == 0)
+		return fd;
+	close(fd);
+	return rc;
+}
+
+/* What one image holds. */
+struct opened {
+	int fd;
+	struct policy *policy;
+	void *image;
+	size_t bytes;
+	struct settings s;
+};
+
+static int
+open_all(struct opened *o)
+{
+	return open_image(o->fd, &o->policy, &o->image, &o->bytes, &o->s);
+}
+
+static void
+close_all(struct opened *o)
+{
+	policy_free(o->policy);
+	munmap(o->image, o->bytes);
+	close(o->fd);
+}
+
+/* What needs a new start stays as it is, in every role; all else is taken
+ * into use.  Nothing fits another mode. */
+static int
+keep_fixed(struct parent *p, struct opened *o, char *why, size_t size)
+{
+	char keys[SETTINGS_KEYS_BYTES];
+	int fd, rc;
+
+	if (o->s.mode != p->settings.mode) {
+		snprintf(why, size, "mode changed: that needs a new start");
+		return -EINVAL;
+	}
+	settings_keep_fixed(&o->s, &p->settings, keys);
+	if (keys[0] != '\0') {
+		fd = with_settings(o->image, o->bytes, o->policy, &o->s);
+		if (fd < 0) {
+			snprintf(why, size, "the image cannot be made: %s",
+			    strerror(-fd));
+			return fd;
+		}
+		close_all(o);
+		o->fd = fd;
+		rc = open_all(o);
+		if (rc != 0) {
+			snprintf(why, size, "the image cannot be used: %s",
+			    strerror(-rc));
+			close(fd);
+			o->fd = -1;
+			return rc;
+		}
+	}
+	memcpy(p->waits_for_start, keys, sizeof(keys));
+	return 0;
+}
+
 static void
 say_change(void *arg, const char *line)
 {
@@ -184,12 +282,8 @@ say_change(void *arg, const char *line)
 static int
 adopt(struct parent *p, int fd, char *why, size_t size)
 {
-	struct policy *policy;
-	struct settings s;
-	void *image;
-	size_t bytes;
-	const char *key;
-	int rc = open_image(fd, &policy, &image, &bytes, &s);
+	struct opened o = { .fd = fd };
+	int rc = open_all(&o);
 
 	if (rc != 0) {
 		snprintf(why, size, "the image cannot be used: %s",
@@ -197,32 +291,28 @@ adopt(struct parent *p, int fd, char *why, size_t size)
 		close(fd);
 		return rc;
 	}
-	key = p->policy == NULL ? NULL :
-	    settings_fixed_difference(&p->settings, &s);
-	if (key != NULL) {
-		snprintf(why, size, "%s changed: that needs a new start",
-		    key);
-		policy_free(policy);
-		munmap(image, bytes);
-		close(fd);
-		return -EINVAL;
+	rc = p->policy == NULL ? 0 : keep_fixed(p, &o, why, size);
+	if (rc != 0) {
+		if (o.fd >= 0)
+			close_all(&o);
+		return rc;
 	}
 	if (p->policy != NULL) {
-		p->change = change_find(p->policy, policy, say_change, NULL);
+		p->change = change_find(p->policy, o.policy, say_change, NULL);
 		policy_free(p->policy);
 		munmap(p->image, p->image_bytes);
 		close(p->image_fd);
 	}
-	p->policy = policy;
-	p->image = image;
-	p->image_bytes = bytes;
-	p->image_fd = fd;
-	p->settings = s;
-	p->generation = policy_generation(policy);
+	p->policy = o.policy;
+	p->image = o.image;
+	p->image_bytes = o.bytes;
+	p->image_fd = o.fd;
+	p->settings = o.s;
+	p->generation = policy_generation(o.policy);
 	p->stale = false;
-	log_init("parent", (enum log_level)s.log_level);
+	log_init("parent", (enum log_level)o.s.log_level);
 	for (unsigned i = 0; i < p->n_children; i++)
-		child_give(&p->children[i], GIVE_POLICY, 0, fd);
+		child_give(&p->children[i], GIVE_POLICY, 0, o.fd);
 	return 0;
 }
 
@@ -277,12 +367,18 @@ say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
 	    p->generation, before, digest, policy_cells(p->policy),
 	    c->warnings, why[0] == '\0' ? "enforcing" : "NOT ENFORCING: ",
 	    why);
+	if (p->waits_for_start[0] != '\0')
+		log_line(LOG_WARN, "NOT IN USE before a new start, as changed: "
+		    "%s; everything else is in use", p->waits_for_start);
 	told_note(p, RECORD_POLICY, "in use: rules +%u -%u, cells +%u -%u, "
 	    "names in files +%u -%u; %s%s",
 	    p->change.rules_added, p->change.rules_removed,
 	    p->change.cells_added, p->change.cells_removed,
 	    p->change.names_added, p->change.names_removed,
 	    why[0] == '\0' ? "enforcing" : "not enforcing: ", why);
+	if (p->waits_for_start[0] != '\0')
+		told_note(p, RECORD_POLICY, "not in use before a new start: "
+		    "%s", p->waits_for_start);
 }
 
 /* ---- what is this host's own ---- */

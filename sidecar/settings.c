@@ -222,19 +222,31 @@ same_users(const struct settings *a, const struct settings *b)
 
 #define SAME(field) (memcmp(&a->field, &b->field, sizeof(a->field)) == 0)
 
-const char *
-settings_fixed_difference(const struct settings *a, const struct settings *b)
+struct fixed_key {
+	const char *key;
+	bool same;
+};
+
+/* Each key that needs a new start: what it tells of was made at the start. */
+#define FIXED_KEYS 17u
+
+static void
+fixed_keys(const struct settings *a, const struct settings *b,
+    struct fixed_key out[static FIXED_KEYS])
 {
-	const struct { const char *key; bool same; } keys[] = {
+	const struct fixed_key keys[FIXED_KEYS] = {
 		{ "mode", SAME(mode) },
 		{ "listeners", same_listeners(a, b) },
 		{ "dns", same_dns(a, b) },
 		{ "interfaces", SAME(interfaces) },
 		{ "inbound", SAME(inbound) },
 		{ "ipv6", a->ipv6_drop == b->ipv6_drop },
-		/* kept among the limits, but a key of its own */
-		{ "reload_grace", SAME(limits.reload_grace_ms) },
-		{ "limits", SAME(limits) },
+		/* the size of tables and rings */
+		{ "limits.connections", SAME(limits.connections) },
+		{ "limits.dns_questions", SAME(front.pending_max) },
+		{ "limits.dns_per_client", SAME(front.client_max) },
+		{ "limits.dns_connections", SAME(front.tcp_max) },
+		{ "limits.dns_idle_timeout", SAME(front.tcp_idle_ms) },
 		{ "engines", SAME(engines) },
 		{ "ledger.ring_bytes", SAME(ring_bytes) },
 		{ "ledger.dir", strcmp(a->ledger_dir, b->ledger_dir) == 0 },
@@ -243,8 +255,43 @@ settings_fixed_difference(const struct settings *a, const struct settings *b)
 		{ "instance", strcmp(a->instance, b->instance) == 0 },
 	};
 
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+	memcpy(out, keys, sizeof(keys));
+}
+
+const char *
+settings_fixed_difference(const struct settings *a, const struct settings *b)
+{
+	struct fixed_key keys[FIXED_KEYS];
+
+	fixed_keys(a, b, keys);
+	for (size_t i = 0; i < FIXED_KEYS; i++)
 		if (!keys[i].same)
 			return keys[i].key;
 	return NULL;
+}
+
+void
+settings_keep_fixed(struct settings *s, const struct settings *old,
+    char keys[static SETTINGS_KEYS_BYTES])
+{
+	struct fixed_key all[FIXED_KEYS];
+	struct settings now = *old;
+	size_t at = 0;
+
+	fixed_keys(s, old, all);
+	keys[0] = '\0';
+	for (size_t i = 0; i < FIXED_KEYS; i++)
+		if (!all[i].same && at < SETTINGS_KEYS_BYTES)
+			at += (size_t)snprintf(keys + at,
+			    SETTINGS_KEYS_BYTES - at, "%s%s",
+			    at > 0 ? ", " : "", all[i].key);
+	/* What may change is less than what may not. */
+	now.limits = s->limits;
+	now.limits.connections = old->limits.connections;
+	now.drain_timeout_ms = s->drain_timeout_ms;
+	now.log_level = s->log_level;
+	now.accept_shared_segment = s->accept_shared_segment;
+	memcpy(now.resolvers, s->resolvers, sizeof(now.resolvers));
+	now.n_resolvers = s->n_resolvers;
+	*s = now;
 }

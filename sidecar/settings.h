@@ -110,4 +110,10 @@ MUST_USE bool settings_mode_parse(enum settings_mode *out, struct span text);
 const char *settings_fixed_difference(const struct settings *a,
     const struct settings *b);
 
+/* Whatever needs a new start is in s as in `old`; the keys of it that differed,
+ * with commas, are in keys (cut where there are more), which may be empty. */
+#define SETTINGS_KEYS_BYTES 256u
+void settings_keep_fixed(struct settings *s, const struct settings *old,
+    char keys[static SETTINGS_KEYS_BYTES]);
+
 #endif

@@ -156,6 +156,8 @@ told_health(struct parent *p)
 		.unenforced = told_unenforced(p),
 	};
 
+	memcpy(h.waits_for_start, p->waits_for_start,
+	    sizeof(h.waits_for_start));
 	list_roles(&h, p);
 	say_rules(p);
 	if (p->policy != NULL)

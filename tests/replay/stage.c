@@ -60,6 +60,7 @@ static struct {
 	struct pins *pins;
 	struct ask *ask;
 	struct policy *policy;
+	const struct proxy_limits *limits;
 	uint8_t *image;
 	int orders[2], asked;
 	bool up;
@@ -171,7 +172,7 @@ on_beat(evutil_socket_t fd, short what, void *arg)
 		emit_state_beat(st.state, true);
 }
 
-/* 'p': take st.policy; 'h': hold for a while; 'q': end. */
+/* 'p': take st.policy; 'l': take st.limits; 'h': hold for a while; 'q': end. */
 static void
 on_order(evutil_socket_t fd, short what, void *arg)
 {
@@ -183,6 +184,8 @@ on_order(evutil_socket_t fd, short what, void *arg)
 		return;
 	if (c == 'p')
 		proxy_set_policy(st.proxy, st.policy);
+	if (c == 'l')
+		proxy_set_limits(st.proxy, st.limits);
 	if (c == 'q')
 		event_base_loopbreak(st.base);
 	if (write(fd, &c, 1) != 1)
@@ -390,6 +393,13 @@ stage_policy(const char *text)
 	order('p');
 	policy_free(old);
 	free(image);
+}
+
+void
+stage_limit(const struct proxy_limits *limits)
+{
+	st.limits = limits;
+	order('l');
 }
 
 void

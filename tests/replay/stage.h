@@ -31,6 +31,7 @@ void stage_down(void);
 /* The proxy ends; its last records can still be read. */
 void stage_stop(void);
 void stage_policy(const char *text);	/* reload */
+void stage_limit(const struct proxy_limits *limits);	/* of other limits */
 /* From the next policy on: cell "agent", who shows agent:secret, of this run
  * and with this policy; NULL: none. */
 void stage_agent(const char *text, const char *run);

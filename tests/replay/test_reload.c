@@ -806,6 +806,43 @@ a_kept_way_to_a_server_ends_with_the_policy(void **state)
 	close(fd);
 }
 
+/* For what comes, and for what moves. */
+static void
+other_limits_count_at_once(void **state)
+{
+	static char big[1 << 20];
+	struct proxy_limits l = stage_limits;
+	int fd, server, other;
+	struct stage_job up_job;
+
+	(void)state;
+	fd = tunnel(origin, "allowed.test:443", &server);
+	shake(fd, server, stage_hello("allowed.test", hello, sizeof(hello)),
+	    true);
+	up_job = (struct stage_job){ fd, big, sizeof(big), .expect = false };
+	l.per_client = 1;
+	l.head_bytes = 1024;
+	l.copy_buffer_bytes = 4096;
+	l.pipe_share_percent = 0;
+	l.idle_ms = 400;
+	stage_limit(&l);
+	other = stage_connect(WANTED, 3128);
+	stage_read_head(other, got, sizeof(got));
+	assert_non_null(strstr(got, "limit_client"));
+	close(other);
+	stage_begin(&up_job);
+	stage_expect(server, big, sizeof(big));
+	assert_true(stage_await(&up_job));
+	l.copy_buffer_bytes = 1 << 20;
+	stage_limit(&l);
+	up_job.fd = server;
+	stage_begin(&up_job);
+	stage_expect(fd, big, sizeof(big));
+	assert_true(stage_await(&up_job));
+	close(fd);
+	close(server);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 /* ---- what a pin allowed ---- */
@@ -928,6 +965,7 @@ main(void)
 		T(a_kept_way_to_a_server_ends_with_the_policy),
 		T(the_end_of_a_pin_cuts_nothing_that_is_open),
 		T(a_policy_that_forbids_a_name_cuts_what_it_allowed),
+		T(other_limits_count_at_once),
 		T(reloads_in_a_row_keep_nothing_that_the_first_forbade),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -131,6 +131,11 @@ a_refused_policy_is_told_and_keeps_readiness(void **state)
 	assert_true(admin_is_ready(&h));
 	assert_false(admin_check_ok(&h, CHECK_POLICY_CURRENT));
 	assert_string_equal(admin_check_effect(CHECK_POLICY_CURRENT), "none");
+	snprintf(h.waits_for_start, sizeof(h.waits_for_start), "engines");
+	assert_true(admin_is_ready(&h));
+	assert_false(admin_check_ok(&h, CHECK_SETTINGS_CURRENT));
+	assert_string_equal(admin_check_effect(CHECK_SETTINGS_CURRENT),
+	    "none");
 	h.unenforced = UNENFORCED_NOT_PROVEN;
 	assert_true(admin_is_ready(&h));
 	assert_false(admin_check_ok(&h, CHECK_ENFORCING));

@@ -416,9 +416,6 @@ B073_a_policy_that_does_not_compile_changes_nothing(void **state)
 	expect_log("policy in use generation=7 before=1");
 	pause_ms(200);
 	assert_false(logged("new policy not taken"));
-	put("penstock.yaml", CONFIG "instance: other\n");
-	kill(daemon_pid, SIGHUP);
-	expect_log("instance changed: that needs a new start");
 	for (size_t i = 0; i < 4; i++)
 		assert_true(role_pid(roles[i].role, 0) > 0);
 	assert_false(logged("role ended"));
@@ -466,6 +463,48 @@ an_address_that_comes_later_is_the_daemon_s_own(void **state)
 	for (size_t i = 0; i < 4; i++)
 		assert_true(role_pid(roles[i].role, 0) > 0);
 	assert_int_equal(stop(), 0);
+}
+
+/* One key that cannot change takes nothing else with it, also not for a role
+ * that starts later. */
+static void
+a_reload_takes_what_it_can(void **state)
+{
+	char path[128];
+
+	(void)state;
+	start_ready(0);
+	put("penstock.yaml", CONFIG "instance: other\nlimits: {connections: 9, "
+	    "per_client: 5, hello_timeout: 1s}\nreload_grace: 2s\n");
+	put("policy.yaml", POLICY "    - {verdict: allow, hostname: "
+	    "b.example.com}\n");
+	kill(daemon_pid, SIGHUP);
+	expect_log("policy in use generation=2 before=1");
+	expect_log("NOT IN USE before a new start, as changed: "
+	    "limits.connections, instance; everything else is in use");
+	pause_ms(200);
+	assert_false(logged("new policy not taken"));
+	assert_false(logged("policy refused"));
+	kill(role_pid("engine", 0), SIGKILL);
+	expect_log("role ended role=engine");
+	kill(role_pid("recorder", 0), SIGKILL);
+	expect_log("role ended role=recorder");
+	pause_ms(500);
+	assert_true(role_pid("engine", 1) > 0);
+	assert_true(role_pid("recorder", 0) > 0);
+	/* as before: nothing waits any more */
+	put("penstock.yaml", CONFIG);
+	kill(daemon_pid, SIGHUP);
+	expect_log("policy in use generation=3 before=2");
+	put("penstock.yaml", "version: 1\nmode: cooperative\n"
+	    "cells: [{id: a, policy: [policy.yaml]}]\n");
+	kill(daemon_pid, SIGHUP);
+	expect_log("generation 3 stays: mode changed: that needs a new start");
+	assert_int_equal(stop(), 0);
+	path_of(path, "out");
+	assert_non_null(strstr(get(path), "not in use before a new start: "
+	    "limits.connections, instance"));
+	assert_null(strstr(get(path), "\"instance\":\"other\""));
 }
 
 static void
@@ -811,6 +850,7 @@ main(void)
 		EACH(a_role_that_cannot_be_started_is_tried_again),
 		EACH(a_role_that_does_not_stay_ends_the_daemon),
 		EACH(B073_a_policy_that_does_not_compile_changes_nothing),
+		EACH(a_reload_takes_what_it_can),
 		EACH(an_address_that_comes_later_is_the_daemon_s_own),
 		EACH(signals_that_go_to_the_whole_group_end_in_order),
 		EACH(a_recorder_that_dies_in_a_drain_is_started_again),

@@ -359,10 +359,16 @@ what_cannot_change_is_named_by_its_key(void **state)
 	differ("inbound");
 	b.ipv6_drop = !b.ipv6_drop;
 	differ("ipv6");
-	b.limits.reload_grace_ms++;
-	differ("reload_grace");
 	b.limits.connections++;
-	differ("limits");
+	differ("limits.connections");
+	b.front.pending_max++;
+	differ("limits.dns_questions");
+	b.front.client_max++;
+	differ("limits.dns_per_client");
+	b.front.tcp_max++;
+	differ("limits.dns_connections");
+	b.front.tcp_idle_ms++;
+	differ("limits.dns_idle_timeout");
 	b.engines++;
 	differ("engines");
 	b.ring_bytes++;
@@ -430,7 +436,44 @@ what_may_change_is_no_difference(void **state)
 	b.log_level++;
 	b.drain_timeout_ms++;
 	b.n_resolvers = 1;
+	b.limits.reload_grace_ms++;
+	b.limits.idle_ms++;
+	b.limits.per_cell++;
+	b.limits.hello_bytes--;
 	assert_null(settings_fixed_difference(&a, &b));
+}
+
+static void
+a_reload_keeps_what_needs_a_new_start(void **state)
+{
+	char keys[SETTINGS_KEYS_BYTES];
+
+	(void)state;
+	alike();
+	b.limits.connections++;
+	b.limits.per_client = 7;
+	b.limits.reload_grace_ms = 8;
+	b.front.tcp_max++;
+	b.instance[0] = 'x';
+	b.uid_admin = 1;
+	b.n_listeners--;
+	b.log_level = 3;
+	settings_keep_fixed(&b, &a, keys);
+	assert_string_equal(keys, "listeners, limits.connections, "
+	    "limits.dns_connections, users, instance");
+	assert_null(settings_fixed_difference(&a, &b));
+	assert_int_equal(b.limits.connections, a.limits.connections);
+	assert_int_equal(b.limits.per_client, 7);
+	assert_int_equal(b.limits.reload_grace_ms, 8);
+	assert_int_equal(b.log_level, 3);
+	settings_keep_fixed(&b, &a, keys);
+	assert_string_equal(keys, "");
+	/* whatever differs has room */
+	memset(&b, 0xff, sizeof(b));
+	b.n_listeners = b.n_dns = 0;
+	settings_keep_fixed(&b, &a, keys);
+	assert_true(strlen(keys) < sizeof(keys) - 1);
+	assert_non_null(strstr(keys, ", instance"));
 }
 
 static int
@@ -460,6 +503,7 @@ main(void)
 		cmocka_unit_test(a_listener_differs_by_each_of_its_parts),
 		cmocka_unit_test(each_uid_differs),
 		cmocka_unit_test(what_may_change_is_no_difference),
+		cmocka_unit_test(a_reload_keeps_what_needs_a_new_start),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, down);
