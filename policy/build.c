@@ -23,6 +23,9 @@ struct set {
 	struct cidr_builder *cidrs;
 };
 
+/* So many names in one file that they are not held twice. */
+#define SPEND_BYTES (1u << 20)
+
 struct building {
 	const struct policy_source *src;
 	struct image_writer *w;
@@ -248,7 +251,7 @@ sets_build(struct building *b)
 
 static int set_collect(struct set *s);
 static void set_check(const struct building *b, const struct set *s);
-static int set_index(struct set *s);
+static int set_index(const struct building *b, struct set *s);
 static void set_ports(struct set *s);
 static void set_opaque_check(const struct building *b, const struct set *s);
 static int ids_check(const struct building *b, const struct set *s);
@@ -280,7 +283,7 @@ set_build(struct building *b, const struct policy_cell_source *cell,
 	set_opaque_check(b, s);
 	err = ids_check(b, s);
 	if (err == 0)
-		err = set_index(s);
+		err = set_index(b, s);
 	if (err != 0)
 		goto out;
 	rules_write(b, s, out);
@@ -471,9 +474,44 @@ ids_check(const struct building *b, const struct set *s)
 	return 0;
 }
 
-static int
-set_index(struct set *s)
+/* True when nobody reads the charter's names after this set. */
+static bool
+charter_last(const struct policy_source *src, const struct set *s,
+    const struct charter *c)
 {
+	const struct policy_cell_source *cell;
+	size_t k;
+
+	for (cell = s->cell; cell < src->cells + src->n_cells; cell++)
+		for (k = 0; k < cell->n_charters; k++)
+			if (cell->charters[k] == c &&
+			    !same_files(cell, s->cell))
+				return false;
+	return true;
+}
+
+static bool
+spends(const struct building *b, const struct set *s, const struct rule *r)
+{
+	const struct rules *rules;
+	size_t i;
+
+	if (!b->src->spend_names || r->names->end < SPEND_BYTES)
+		return false;
+	for (i = 0; i < s->cell->n_charters; i++) {
+		rules = charter_rules(s->cell->charters[i]);
+		if (r->names == rules->names)
+			return charter_last(b->src, s,
+			    s->cell->charters[i]);
+	}
+	return false;
+}
+
+static int
+set_index(const struct building *b, struct set *s)
+{
+	const struct chunks *names = NULL;	/* of the last rule */
+	bool spend = false;
 	const struct rule *r;
 	struct host name;
 	unsigned kinds;
@@ -484,8 +522,14 @@ set_index(struct set *s)
 	for (i = 0; i < s->n && err == 0; i++) {
 		r = s->rule[i];
 		at = 0;
-		while (err == 0 && rules_pattern(r, &at, &name, &kinds))
+		if (r->names != names)
+			spend = spends(b, s, r);
+		names = r->names;
+		while (err == 0 && rules_pattern(r, &at, &name, &kinds)) {
 			err = names_add(s->names, &name, kinds, i);
+			if (spend)
+				rules_forget(r, at);
+		}
 		if (err == 0 && r->has_prefix)
 			err = cidr_add(s->cidrs, &r->prefix, i);
 	}

@@ -23,11 +23,11 @@ struct rules;
 #define CHARTER_REPORT_DAYS 90
 
 /* How a hostnames_file is read: the compile role opens it beneath its
- * directory.  Returns 0 and the bytes (freed by the caller with free), or
- * negative errno. */
+ * directory.  Its bytes go to `take` piece by piece and in order, as long as
+ * that returns 0.  Returns 0, what `take` did, or negative errno. */
 struct charter_reader {
-	int (*read)(void *arg, const char *name, uint8_t **bytes,
-	    size_t *len);
+	int (*read)(void *arg, const char *name,
+	    int (*take)(void *to, struct span piece), void *to);
 	void *arg;
 };
 

@@ -216,6 +216,19 @@ image_port_bit(struct span image, uint32_t map, uint16_t port)
 
 /* ---- writing ---- */
 
+static uint8_t *
+grown_bytes(struct image_writer *w, size_t cap)
+{
+	uint8_t *grown;
+
+	if (w->memory != NULL)
+		return w->memory->grow(w->memory->arg, w->bytes, w->cap, cap);
+	grown = realloc(w->bytes, cap);
+	if (grown != NULL)
+		memset(grown + w->cap, 0, cap - w->cap);
+	return grown;
+}
+
 static bool
 writer_grow(struct image_writer *w, size_t need)
 {
@@ -230,12 +243,11 @@ writer_grow(struct image_writer *w, size_t need)
 		return true;
 	while (cap < need)
 		cap += cap / 2;
-	grown = realloc(w->bytes, cap);
+	grown = grown_bytes(w, cap);
 	if (grown == NULL) {
 		w->err = -ENOMEM;
 		return false;
 	}
-	memset(grown + w->cap, 0, cap - w->cap);
 	w->bytes = grown;
 	w->cap = cap;
 	return true;

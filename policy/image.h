@@ -112,6 +112,7 @@ bool image_port_bit(struct span image, uint32_t map, uint16_t port);
 struct image_writer {
 	uint8_t *bytes;
 	size_t len, cap;
+	const struct policy_memory *memory;	/* NULL: the heap */
 	int err;		/* -ENOMEM, -EFBIG; then all calls do nothing */
 };
 

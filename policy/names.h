@@ -22,7 +22,8 @@ void names_builder_free(struct names_builder *b);
  * Adding in rising order of rule is cheapest.  0 or -ENOMEM. */
 MUST_USE int names_add(struct names_builder *b, const struct host *name,
     unsigned kinds, uint32_t rule);
-/* Bytes that names_write needs, and the writing; 8-byte aligned. */
+/* Bytes that names_write needs, and the writing; 8-byte aligned.  What is
+ * written is given back meanwhile: the builder can only be freed then. */
 size_t names_size(const struct names_builder *b);
 void names_write(struct names_builder *b, uint8_t *to);
 

@@ -17,7 +17,7 @@ int
 policy_build(const struct policy_source *src, uint8_t **out, size_t *out_len,
     struct problems *ps)
 {
-	struct image_writer w = { 0 };
+	struct image_writer w = { .memory = src->memory };
 	int err = build_image(src, &w, ps);
 
 	if (err == -EFBIG) {
@@ -27,7 +27,8 @@ policy_build(const struct policy_source *src, uint8_t **out, size_t *out_len,
 		err = -EINVAL;
 	}
 	if (err != 0) {
-		free(w.bytes);
+		if (w.memory == NULL)
+			free(w.bytes);
 		return err;
 	}
 	*out = w.bytes;

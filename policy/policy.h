@@ -60,6 +60,13 @@ struct policy_cell_source {
 	struct place at;
 };
 
+/* Where an image is built other than on the heap. */
+struct policy_memory {
+	/* As realloc, and what is new is zero; NULL without memory. */
+	uint8_t *(*grow)(void *arg, uint8_t *bytes, size_t old, size_t size);
+	void *arg;
+};
+
 struct policy_source {
 	const struct policy_cell_source *cells;
 	size_t n_cells;
@@ -71,6 +78,10 @@ struct policy_source {
 	size_t n_own;
 	size_t n_gateways;			/* the last of own: gateways,
 						 * opened by no name */
+	const struct policy_memory *memory;	/* NULL: the heap */
+	bool spend_names;	/* the patterns of large files are given back
+				 * while the image takes them: the charters
+				 * cannot be built from again */
 	struct span settings;			/* copied as it is */
 	int64_t now_s;				/* epoch; for until: dates */
 };

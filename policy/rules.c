@@ -56,6 +56,10 @@ rules_load(struct rules *out, const struct yaml_node *list,
 		    "rule is not a list");
 		return 0;
 	}
+	if (out->names == NULL)
+		out->names = calloc(1, sizeof(*out->names));
+	if (out->names == NULL)
+		return -ENOMEM;
 	if (list->n_children > RULES_MAX) {
 		problem_add(ps, PROBLEM_ERROR, list->at,
 		    "move names to a hostnames_file",
@@ -76,10 +80,12 @@ rules_done(struct rules *r)
 	for (i = 0; i < r->n; i++) {
 		free(r->rule[i].reason);
 		free(r->rule[i].subject);
-		free(r->rule[i].patterns);
 		free(r->rule[i].ports);
 	}
 	free(r->rule);
+	if (r->names != NULL)
+		chunks_done(r->names);
+	free(r->names);
 	memset(r, 0, sizeof(*r));
 }
 
@@ -87,17 +93,31 @@ bool
 rules_pattern(const struct rule *r, size_t *at, struct host *name,
     unsigned *kinds)
 {
-	uint8_t len;
+	size_t in = r->names_from + *at;
+	const uint8_t *p;
 
-	if (*at >= r->patterns_len)
+	if (in >= r->names_to)
 		return false;
-	*kinds = r->patterns[*at];
-	len = r->patterns[*at + 1];
+	p = chunks_at(r->names, in);
+	if (in % CHUNKS_BYTES != 0 && p != NULL && p[0] == 0) {
+		in = chunks_next(in);
+		p = chunks_at(r->names, in);
+	}
+	if (p == NULL)
+		return false;
+	*kinds = p[0];
 	memset(name, 0, sizeof(*name));
-	name->len = len;
-	memcpy(name->name, r->patterns + *at + 2, len);
-	*at += 2u + len;
+	name->len = p[1];
+	memcpy(name->name, p + 2, p[1]);
+	*at = in + 2u + p[1] - r->names_from;
 	return true;
+}
+
+void
+rules_forget(const struct rule *r, size_t at)
+{
+	if (r->n_patterns > 0)
+		chunks_forget(r->names, r->names_from + at);
 }
 
 bool
@@ -236,6 +256,7 @@ rule_read(struct reading *rd, const struct yaml_node *map, struct rules *out)
 	r = &out->rule[out->n++];
 	memset(r, 0, sizeof(*r));
 	r->at = map->at;
+	r->names = out->names;
 	if (!keys_find(rd, map, &k))
 		return;
 	verdict_read(rd, map, &k, r);
@@ -318,26 +339,19 @@ static bool
 pattern_keep(struct reading *rd, struct rule *r, const struct host *name,
     unsigned kinds)
 {
-	size_t need = r->patterns_len + 2u + name->len, cap;
-	uint8_t *grown;
+	size_t at;
+	uint8_t *p = chunks_room(r->names, 2u + name->len, &at);
 
-	if (need > r->patterns_cap) {
-		cap = r->patterns_cap == 0 ? 32 : r->patterns_cap * 2;
-		while (cap < need)
-			cap *= 2;
-		grown = realloc(r->patterns, cap);
-		if (grown == NULL) {
-			rd->err = -ENOMEM;
-			return false;
-		}
-		r->patterns = grown;
-		r->patterns_cap = cap;
+	if (p == NULL) {
+		rd->err = -ENOMEM;
+		return false;
 	}
-	r->patterns[r->patterns_len] = (uint8_t)kinds;
-	r->patterns[r->patterns_len + 1] = name->len;
-	memcpy(r->patterns + r->patterns_len + 2, name->name, name->len);
-	r->patterns_len = need;
-	r->n_patterns++;
+	p[0] = (uint8_t)kinds;
+	p[1] = name->len;
+	memcpy(p + 2, name->name, name->len);
+	if (r->n_patterns++ == 0)
+		r->names_from = at;
+	r->names_to = r->names->end;
 	return true;
 }
 
@@ -414,45 +428,106 @@ pattern_read(struct reading *rd, struct place at, struct span text,
 	(void)pattern_keep(rd, r, &name, kinds);
 }
 
+/* A hostnames_file while its lines go by. */
+struct lines {
+	struct reading *rd;
+	struct place at;
+	const char *name;
+	bool force;
+	struct rule *r;
+	uint32_t line;
+	size_t total;
+	uint8_t part[RULES_LINE_BYTES];	/* of a line that goes on */
+	size_t n_part;
+	bool cut;			/* and is longer than that */
+};
+
+static struct span
+trimmed(const uint8_t *p, const uint8_t *end)
+{
+	while (end > p && (end[-1] == ' ' || end[-1] == '\t' ||
+	    end[-1] == '\r'))
+		end--;
+	while (p < end && (*p == ' ' || *p == '\t'))
+		p++;
+	return span_of(p, (size_t)(end - p));
+}
+
 /* One pattern a line; # begins a comment; blanks around are dropped. */
 static void
-file_lines(struct reading *rd, struct place at, const char *name,
-    struct span text, bool force, struct rule *r)
+line_read(struct lines *l, const uint8_t *p, const uint8_t *end)
 {
-	uint32_t line = 0;
-	const uint8_t *p = text.data, *end = text.data + text.len, *stop, *eol;
+	struct reading *rd = l->rd;
+	const uint8_t *stop = memchr(p, '#', (size_t)(end - p));
+	struct span text;
 
-	if (text.len >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
+	l->line++;
+	if (l->line == 1 && end - p >= 3 &&
+	    memcmp(p, "\xef\xbb\xbf", 3) == 0)
 		p += 3;
-	for (; p < end && rd->err == 0; p = eol + 1) {
-		line++;
-		eol = memchr(p, '\n', (size_t)(end - p));
-		if (eol == NULL)
-			eol = end;
-		stop = memchr(p, '#', (size_t)(eol - p));
-		if (stop == NULL)
-			stop = eol;
-		while (stop > p && (stop[-1] == ' ' || stop[-1] == '\t' ||
-		    stop[-1] == '\r'))
-			stop--;
-		while (p < stop && (*p == ' ' || *p == '\t'))
-			p++;
-		if (p == stop)
-			continue;
-		snprintf(rd->where, sizeof(rd->where), "%s:%u: ", name, line);
-		pattern_read(rd, at, span_of(p, (size_t)(stop - p)), force,
-		    r);
+	snprintf(rd->where, sizeof(rd->where), "%s:%u: ", l->name, l->line);
+	if (stop == NULL && l->cut) {
+		problem_add(rd->ps, PROBLEM_ERROR, l->at, "write one name a "
+		    "line", "%sthe line is longer than %u bytes", rd->where,
+		    RULES_LINE_BYTES);
+		return;
 	}
-	rd->where[0] = '\0';
+	text = trimmed(p, stop != NULL ? stop : end);
+	if (text.len > 0)
+		pattern_read(rd, l->at, text, l->force, l->r);
+}
+
+static void
+line_part(struct lines *l, const uint8_t *p, size_t n)
+{
+	const size_t room = sizeof(l->part) - l->n_part;
+
+	l->cut |= n > room;
+	n = n > room ? room : n;
+	memcpy(l->part + l->n_part, p, n);
+	l->n_part += n;
+}
+
+static void
+line_end(struct lines *l, const uint8_t *p, const uint8_t *eol)
+{
+	if (l->n_part == 0) {
+		line_read(l, p, eol);
+		return;
+	}
+	line_part(l, p, (size_t)(eol - p));
+	line_read(l, l->part, l->part + l->n_part);
+	l->n_part = 0;
+	l->cut = false;
+}
+
+static int
+lines_take(void *to, struct span piece)
+{
+	struct lines *l = to;
+	const uint8_t *p = piece.data, *end = p + piece.len, *eol;
+
+	l->total += piece.len;
+	if (l->total > RULES_FILE_BYTES)
+		return -EFBIG;
+	for (; p < end && l->rd->err == 0; p = eol + 1) {
+		eol = memchr(p, '\n', (size_t)(end - p));
+		if (eol == NULL) {
+			line_part(l, p, (size_t)(end - p));
+			break;
+		}
+		line_end(l, p, eol);
+	}
+	return l->rd->err;
 }
 
 static void
 file_read(struct reading *rd, const struct yaml_node *node, bool force,
     struct rule *r)
 {
-	uint8_t *bytes = NULL;
-	size_t len = 0;
 	char shown[PRINT_BYTES];
+	struct lines l = { .rd = rd, .at = node->at, .name = shown,
+	    .force = force, .r = r };
 	const char *name = (const char *)node->text.data;
 	int err;
 
@@ -463,23 +538,22 @@ file_read(struct reading *rd, const struct yaml_node *node, bool force,
 		    "hostnames_file \"%s\" cannot be read here", shown);
 		return;
 	}
-	err = rd->reader->read(rd->reader->arg, name, &bytes, &len);
-	if (err != 0) {
-		problem_add(rd->ps, PROBLEM_ERROR, node->at,
-		    "name a file beside the policy",
-		    "hostnames_file \"%s\": %s", shown, strerror(-err));
+	err = rd->reader->read(rd->reader->arg, name, lines_take, &l);
+	if (err == 0 && l.n_part > 0)
+		line_end(&l, l.part, l.part);
+	rd->where[0] = '\0';
+	if (rd->err != 0)
 		return;
-	}
-	if (len > RULES_FILE_BYTES)
+	if (l.total > RULES_FILE_BYTES)
 		problem_add(rd->ps, PROBLEM_ERROR, node->at,
 		    "split it over several rules",
 		    "hostnames_file \"%s\" is larger than %u bytes", shown,
 		    RULES_FILE_BYTES);
-	else
-		file_lines(rd, node->at, shown, span_of(bytes, len), force,
-		    r);
-	free(bytes);
-	if (r->n_patterns == 0 && rd->err == 0)
+	else if (err != 0)
+		problem_add(rd->ps, PROBLEM_ERROR, node->at,
+		    "name a file beside the policy",
+		    "hostnames_file \"%s\": %s", shown, strerror(-err));
+	else if (r->n_patterns == 0)
 		problem_add(rd->ps, PROBLEM_ERROR, node->at,
 		    "add names, or remove the rule",
 		    "hostnames_file \"%s\" holds no usable name", shown);
@@ -777,6 +851,10 @@ static void
 opaque_check(struct reading *rd, const struct rule_keys *k,
     const struct rule *r)
 {
+	struct host name;
+	unsigned kinds;
+	size_t first = 0;
+
 	if (r->verdict == VERDICT_DENY)
 		problem_add(rd->ps, PROBLEM_ERROR, k->protocol->at,
 		    "remove protocol", "a deny covers every protocol");
@@ -788,8 +866,8 @@ opaque_check(struct reading *rd, const struct rule_keys *k,
 		    "remove protocol: tcp; names are read on 80 and 443",
 		    "protocol: tcp on port 80 or 443 would pass what no name "
 		    "was read of");
-	if (r->from_file || (r->patterns_len > 0 &&
-	    r->patterns[0] != NAMES_EXACT))
+	if (r->from_file || (rules_pattern(r, &first, &name, &kinds) &&
+	    kinds != NAMES_EXACT))
 		problem_add(rd->ps, PROBLEM_ERROR, r->at,
 		    "write one rule for each exact name",
 		    "protocol: tcp with a wildcard or a file of names");

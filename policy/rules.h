@@ -4,6 +4,7 @@
 
 #include "policy/addr.h"
 #include "policy/charter.h"
+#include "policy/chunks.h"
 #include "policy/host.h"
 #include "policy/names.h"
 #include "policy/problem.h"
@@ -19,6 +20,7 @@
 #define RULES_ID_BYTES 64u	/* as POLICY_ID_BYTES */
 #define RULES_TEXT_BYTES 256u	/* reason:, help: */
 #define RULES_FILE_BYTES (64u << 20)	/* of one hostnames_file */
+#define RULES_LINE_BYTES 1024u	/* of it before a comment; more is an error */
 
 struct rule_ports {
 	uint16_t lo, hi;	/* both included */
@@ -39,8 +41,9 @@ struct rule {
 	char owner[RULES_ID_BYTES];
 	char *reason;		/* NULL: none */
 	char *subject;		/* "*.a.b", "10.0.0.0/8", "file allow.txt" */
-	uint8_t *patterns;	/* kinds, length, name; again and again */
-	size_t patterns_len, patterns_cap;
+	struct chunks *names;	/* of the file: kinds, length, name; again
+				 * and again */
+	size_t names_from, names_to;	/* this rule's */
 	size_t n_patterns;
 	struct rule_ports *ports;
 	uint32_t n_ports;
@@ -51,6 +54,7 @@ struct rule {
 struct rules {
 	struct rule *rule;
 	size_t n, cap;
+	struct chunks *names;	/* of all of them */
 };
 
 /*
@@ -66,6 +70,13 @@ void rules_done(struct rules *r);
  */
 bool rules_pattern(const struct rule *r, size_t *at, struct host *name,
     unsigned *kinds);
+
+/*
+ * Give back the memory of the patterns before *at, of this rule and of those
+ * before it in its file, as far as that goes; they cannot be stepped through
+ * any more.
+ */
+void rules_forget(const struct rule *r, size_t at);
 
 /* True when the rule covers the port. */
 bool rules_covers_port(const struct rule *r, uint16_t port);

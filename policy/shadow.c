@@ -17,8 +17,23 @@ struct cover {
 	int err;
 };
 
-static void name_rule(struct cover *c, const struct rule *r,
-    struct span names, struct problems *ps);
+/* What was found of one rule, over all the patterns that it has. */
+struct found {
+	size_t parts, dead, shadowed;
+	uint32_t dead_by, taken_by;
+};
+
+/* While the patterns of all rules go by, in no order. */
+struct patterns {
+	struct cover *c;
+	struct span names;
+	struct found *found;
+};
+
+static void on_pattern(void *arg, struct span name, unsigned kinds,
+    uint32_t rule);
+static void name_rule(const struct cover *c, const struct rule *r,
+    const struct found *f, struct problems *ps);
 static void prefix_rule(struct cover *c, const struct rule *r,
     struct span cidrs, struct problems *ps);
 
@@ -27,15 +42,21 @@ shadow_check(const struct rule *const *rule, uint32_t n, struct span names,
     struct span cidrs, struct problems *ps)
 {
 	struct cover c = { .rule = rule };
+	struct patterns p = { .c = &c, .names = names };
 	uint32_t i;
 
+	p.found = calloc((size_t)n + 1, sizeof(*p.found));
+	if (p.found == NULL)
+		return -ENOMEM;
+	names_each(names, on_pattern, &p);
 	for (i = 0; i < n && c.err == 0; i++) {
 		c.self = i;
 		if (rule[i]->n_patterns > 0 && !rule[i]->has_prefix)
-			name_rule(&c, rule[i], names, ps);
+			name_rule(&c, rule[i], &p.found[i], ps);
 		else if (rule[i]->n_patterns == 0 && rule[i]->has_prefix)
 			prefix_rule(&c, rule[i], cidrs, ps);
 	}
+	free(p.found);
 	free(c.found);
 	return c.err;
 }
@@ -210,35 +231,46 @@ taken(const struct rule *r, const struct rule *by, size_t n_names,
 }
 
 static void
-name_rule(struct cover *c, const struct rule *r, struct span names,
-    struct problems *ps)
+pattern_part(struct cover *c, const struct rule *r, struct found *f)
+{
+	uint32_t by = 0;
+
+	f->parts++;
+	if (all_ports(c, r, &by)) {
+		f->dead++;
+		f->dead_by = by;
+	}
+	if (r->verdict == VERDICT_DENY && allow_before(c, r, &by)) {
+		f->shadowed++;
+		f->taken_by = by;
+	}
+}
+
+static void
+on_pattern(void *arg, struct span name, unsigned kinds, uint32_t rule)
 {
 	static const unsigned kinds_all[] = { NAMES_EXACT, NAMES_BELOW };
-	size_t at = 0, i, parts = 0, dead = 0, shadowed = 0;
-	uint32_t by = 0, dead_by = 0, taken_by = 0;
-	struct host name;
-	unsigned kinds;
+	struct patterns *p = arg;
+	struct host host = { .len = (uint8_t)name.len };
 
-	while (c->err == 0 && rules_pattern(r, &at, &name, &kinds))
-		for (i = 0; i < 2; i++) {
-			if ((kinds & kinds_all[i]) == 0)
-				continue;
-			parts++;
-			look(c, &name, kinds_all[i], names);
-			if (all_ports(c, r, &by)) {
-				dead++;
-				dead_by = by;
-			}
-			if (r->verdict == VERDICT_DENY &&
-			    allow_before(c, r, &by)) {
-				shadowed++;
-				taken_by = by;
-			}
-		}
-	if (parts > 0 && dead == parts)
-		never(r, c->rule[dead_by], ps);
-	else if (shadowed > 0)
-		taken(r, c->rule[taken_by], shadowed, ps);
+	memcpy(host.name, name.data, name.len);
+	p->c->self = rule;
+	for (size_t i = 0; i < 2 && p->c->err == 0; i++) {
+		if ((kinds & kinds_all[i]) == 0)
+			continue;
+		look(p->c, &host, kinds_all[i], p->names);
+		pattern_part(p->c, p->c->rule[rule], &p->found[rule]);
+	}
+}
+
+static void
+name_rule(const struct cover *c, const struct rule *r, const struct found *f,
+    struct problems *ps)
+{
+	if (f->parts > 0 && f->dead == f->parts)
+		never(r, c->rule[f->dead_by], ps);
+	else if (f->shadowed > 0)
+		taken(r, c->rule[f->taken_by], f->shadowed, ps);
 }
 
 static void

@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DEPTH_MAX 32u		/* directories; more are -ELOOP */
+#define READ_BYTES 65536u
 #define LINKS_MAX 40u		/* as the kernel follows */
 
 /* Each directory on the way is held open, so that ".." is where we came
@@ -45,7 +47,7 @@ beneath_open(int dir, const char *name)
 /* The first name of the rest, without the slashes around it; false when it
  * is too long.  *last: nothing follows it. */
 static bool
-take(struct walk *w, char name[static NAME_MAX + 1], bool *last)
+take_name(struct walk *w, char name[static NAME_MAX + 1], bool *last)
 {
 	size_t from = strspn(w->rest, "/");
 	size_t len = strcspn(w->rest + from, "/");
@@ -68,7 +70,7 @@ next(struct walk *w)
 	bool last;
 	int fd;
 
-	if (!take(w, name, &last))
+	if (!take_name(w, name, &last))
 		return -ENAMETOOLONG;
 	if (name[0] == '\0')
 		return -EISDIR;
@@ -129,4 +131,46 @@ follow(struct walk *w, const char *name, int otherwise)
 	memmove(w->rest + n, w->rest, rest + 1);
 	memcpy(w->rest, to, (size_t)n);
 	return -EAGAIN;
+}
+
+static int
+pieces(int fd, size_t size, int (*take)(void *to, struct span piece),
+    void *to)
+{
+	uint8_t piece[READ_BYTES];
+	int rc = 0;
+
+	while (size > 0 && rc == 0) {
+		ssize_t n = read(fd, piece, size < sizeof(piece) ? size :
+		    sizeof(piece));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		size -= (size_t)n;
+		rc = take(to, span_of(piece, (size_t)n));
+	}
+	return rc;
+}
+
+int
+beneath_read(int dir, const char *name, size_t max,
+    int (*take)(void *to, struct span piece), void *to)
+{
+	int fd = beneath_open(dir, name), rc;
+	struct stat st;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) != 0)
+		rc = -errno;
+	else if (!S_ISREG(st.st_mode))
+		rc = -EBADF;
+	else if (st.st_size > (off_t)max)
+		rc = -EFBIG;
+	else
+		rc = pieces(fd, (size_t)st.st_size, take, to);
+	close(fd);
+	return rc;
 }

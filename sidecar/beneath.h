@@ -16,4 +16,13 @@
  */
 MUST_USE int beneath_open(int dir, const char *name);
 
+/*
+ * Read such a file whole: its bytes go to `take` piece by piece and in order,
+ * as long as that returns 0.  0, what `take` returned, as beneath_open, or
+ * -EBADF for what is no regular file, -EFBIG above max, -EIO when it was
+ * shortened meanwhile.
+ */
+MUST_USE int beneath_read(int dir, const char *name, size_t max,
+    int (*take)(void *to, struct span piece), void *to);
+
 #endif

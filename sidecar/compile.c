@@ -6,7 +6,7 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "sidecar/beneath.h"
@@ -17,8 +17,9 @@
 /* One file that was read; its name outlives the problems. */
 struct source {
 	char *name;
-	uint8_t *bytes;
+	uint8_t *bytes;			/* NULL: a list, which went by */
 	size_t len;
+	uint8_t hash[POLICY_DIGEST_BYTES];
 	struct charter *charter[2];	/* as a later file, as the base */
 };
 
@@ -29,8 +30,9 @@ struct compile {
 	struct source *sources;
 	size_t n_sources;
 	struct config *config;
+	int image_fd;			/* the image is built in its memory */
 	uint8_t *image;
-	size_t image_len;
+	size_t image_len, image_size;	/* used, and mapped */
 	uint8_t digest[POLICY_DIGEST_BYTES];
 	struct own own;
 	int own_err;			/* 0, or why the host's are not known */
@@ -55,6 +57,7 @@ compile_new(struct compile **out, int dir, const char *name,
 	if (c == NULL)
 		return -ENOMEM;
 	c->dir = dir;
+	c->image_fd = -1;
 	c->env = *env;
 	c->sources = calloc(COMPILE_FILES_MAX, sizeof(*c->sources));
 	if (name != NULL)
@@ -85,7 +88,10 @@ compile_free(struct compile *c)
 	free(c->sources);
 	free(c->charters);
 	config_free(c->config);
-	free(c->image);
+	if (c->image != NULL)
+		munmap(c->image, c->image_size);
+	if (c->image_fd >= 0)
+		close(c->image_fd);
 	free(c->name);
 	free(c);
 }
@@ -133,35 +139,43 @@ compile_config(const struct compile *c)
 
 /* ---- files ---- */
 
+/* What is gathered of one file; the rest of its bytes go by. */
+struct gather {
+	crypto_generichash_state hash;
+	uint8_t *bytes;
+	size_t len, cap;
+	int (*take)(void *to, struct span piece);	/* or NULL: keep them */
+	void *to;
+};
+
 static int
-read_all(int fd, uint8_t **out, size_t *len)
+gather_keep(struct gather *g, struct span piece)
 {
-	struct stat st;
-	uint8_t *b;
-	size_t at = 0;
+	size_t cap = g->cap;
+	uint8_t *grown;
 
-	if (fstat(fd, &st) != 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
-	if (st.st_size > (off_t)COMPILE_FILE_BYTES)
-		return -EFBIG;
-	b = malloc((size_t)st.st_size + 1);
-	if (b == NULL)
+	while (cap < g->len + piece.len + 1)
+		cap = cap == 0 ? 4096 : 2 * cap;
+	grown = cap == g->cap ? g->bytes : realloc(g->bytes, cap);
+	if (grown == NULL)
 		return -ENOMEM;
-	while (at < (size_t)st.st_size) {
-		ssize_t n = read(fd, b + at, (size_t)st.st_size - at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		at += (size_t)n;
-	}
-	b[at] = '\0';
-	*out = b;
-	*len = at;
+	g->bytes = grown;
+	g->cap = cap;
+	memcpy(g->bytes + g->len, piece.data, piece.len);
+	g->bytes[g->len + piece.len] = '\0';
 	return 0;
+}
+
+static int
+gather_take(void *to, struct span piece)
+{
+	struct gather *g = to;
+	int rc = g->take != NULL ? g->take(g->to, piece) :
+	    gather_keep(g, piece);
+
+	crypto_generichash_update(&g->hash, piece.data, piece.len);
+	g->len += piece.len;
+	return rc;
 }
 
 static struct source *
@@ -173,47 +187,75 @@ find_source(struct compile *c, const char *name)
 	return NULL;
 }
 
-/* Takes the bytes, also when it fails. */
+/* A new one, or what is known of it: then it must be the same still. */
 static int
-add_source(struct compile *c, const char *name, uint8_t *bytes, size_t len,
+put_source(struct compile *c, const char *name, struct gather *g,
     struct source **out)
 {
-	struct source *s = &c->sources[c->n_sources];
+	uint8_t hash[POLICY_DIGEST_BYTES];
+	struct source *s = find_source(c, name);
 
-	if (c->n_sources == COMPILE_FILES_MAX) {
-		free(bytes);
-		return -EMFILE;
+	crypto_generichash_final(&g->hash, hash, sizeof(hash));
+	if (s != NULL && memcmp(s->hash, hash, sizeof(hash)) != 0)
+		return -ESTALE;
+	if (s == NULL) {
+		if (c->n_sources == COMPILE_FILES_MAX)
+			return -EMFILE;
+		s = &c->sources[c->n_sources];
+		s->name = strdup(name);
+		if (s->name == NULL)
+			return -ENOMEM;
+		memcpy(s->hash, hash, sizeof(hash));
+		s->len = g->len;
+		c->n_sources++;
 	}
-	s->name = strdup(name);
-	s->bytes = bytes;
-	s->len = len;
-	if (s->name == NULL || bytes == NULL) {
-		free(s->name);
-		free(bytes);
-		memset(s, 0, sizeof(*s));
-		return -ENOMEM;
+	if (s->bytes == NULL) {
+		s->bytes = g->bytes;
+		g->bytes = NULL;
 	}
-	c->n_sources++;
 	*out = s;
 	return 0;
+}
+
+/* A text that stands in no file. */
+static int
+add_source(struct compile *c, const char *name, const char *text,
+    struct source **out)
+{
+	struct gather g = { .len = 0 };
+	int rc;
+
+	crypto_generichash_init(&g.hash, NULL, 0, POLICY_DIGEST_BYTES);
+	rc = gather_take(&g, span_str(text));
+	if (rc == 0)
+		rc = put_source(c, name, &g, out);
+	free(g.bytes);
+	return rc;
+}
+
+static int
+read_source(struct compile *c, const char *name,
+    int (*take)(void *to, struct span piece), void *to, struct source **out)
+{
+	struct gather g = { .take = take, .to = to };
+	int rc = take != NULL ? 0 : gather_keep(&g, span_str(""));
+
+	crypto_generichash_init(&g.hash, NULL, 0, POLICY_DIGEST_BYTES);
+	if (rc == 0)
+		rc = beneath_read(c->dir, name, COMPILE_FILE_BYTES,
+		    gather_take, &g);
+	if (rc == 0)
+		rc = put_source(c, name, &g, out);
+	free(g.bytes);
+	return rc;
 }
 
 static int
 get_source(struct compile *c, const char *name, struct source **out)
 {
-	uint8_t *bytes = NULL;
-	size_t len = 0;
-	int fd, rc;
-
 	*out = find_source(c, name);
-	if (*out != NULL)
-		return 0;
-	fd = beneath_open(c->dir, name);
-	if (fd < 0)
-		return fd;
-	rc = read_all(fd, &bytes, &len);
-	close(fd);
-	return rc == 0 ? add_source(c, name, bytes, len, out) : rc;
+	return *out != NULL && (*out)->bytes != NULL ? 0 :
+	    read_source(c, name, NULL, NULL, out);
 }
 
 static void
@@ -222,7 +264,7 @@ unreadable(struct problems *ps, struct place at, const char *name, int rc)
 	problem_add(ps, PROBLEM_ERROR, at, rc == -EXDEV ?
 	    "put it beneath the configuration's directory" : NULL,
 	    "cannot read %s: %s", name, rc == -EXDEV ?
-	    "it leads out of the directory" : rc == -EINVAL ?
+	    "it leads out of the directory" : rc == -EBADF ?
 	    "it is no regular file" : strerror(-rc));
 }
 
@@ -236,9 +278,7 @@ load_config(struct compile *c, struct problems *ps)
 	if (c->name != NULL) {
 		rc = get_source(c, c->name, &s);
 	} else {
-		rc = add_source(c, shown,
-		    (uint8_t *)strdup(config_sidecar_text),
-		    strlen(config_sidecar_text), &s);
+		rc = add_source(c, shown, config_sidecar_text, &s);
 	}
 	if (rc != 0) {
 		unreadable(ps, (struct place){ c->name, 0, 0 }, shown, rc);
@@ -249,21 +289,14 @@ load_config(struct compile *c, struct problems *ps)
 	return c->config == NULL ? -EINVAL : 0;
 }
 
+/* A list is read once for each charter that names it, and not held. */
 static int
-read_list(void *arg, const char *name, uint8_t **bytes, size_t *len)
+read_list(void *arg, const char *name,
+    int (*take)(void *to, struct span piece), void *to)
 {
-	struct compile *c = arg;
 	struct source *s;
-	int rc = get_source(c, name, &s);
 
-	if (rc != 0)
-		return rc;
-	*bytes = malloc(s->len + 1);
-	if (*bytes == NULL)
-		return -ENOMEM;
-	memcpy(*bytes, s->bytes, s->len + 1);
-	*len = s->len;
-	return 0;
+	return read_source(arg, name, take, to, &s);
 }
 
 static void
@@ -283,10 +316,8 @@ load_charters(struct compile *c, struct problems *ps)
 	struct source *s;
 
 	if (c->config->egress_policy != NULL) {
-		const char *text = c->config->egress_policy;
-
-		if (add_source(c, ENV_POLICY_NAME, (uint8_t *)strdup(text),
-		    strlen(text), &s) != 0)
+		if (add_source(c, ENV_POLICY_NAME, c->config->egress_policy,
+		    &s) != 0)
 			return -ENOMEM;
 		load_charter(c, s, true, ps);
 	}
@@ -343,7 +374,8 @@ need_resolvers(struct compile *c, struct problems *ps)
 	return -EINVAL;
 }
 
-/* ---- the digest: of all that was read, with its names and lengths ---- */
+/* ---- the digest: of all that was read, with its names and lengths; each
+ * by its hash, since lists are not held ---- */
 
 static void
 hash_text(crypto_generichash_state *h, const char *text)
@@ -358,7 +390,7 @@ make_digest(struct compile *c)
 	char lengths[64];
 
 	crypto_generichash_init(&h, NULL, 0, sizeof(c->digest));
-	hash_text(&h, "penstock-bundle 1\n");
+	hash_text(&h, "penstock-bundle 2\n");
 	for (size_t i = 0; i < c->n_sources; i++) {
 		const struct source *s = &c->sources[i];
 
@@ -367,9 +399,7 @@ make_digest(struct compile *c)
 		hash_text(&h, lengths);
 		hash_text(&h, s->name);
 		hash_text(&h, "\n");
-		crypto_generichash_update(&h, (const uint8_t *)s->bytes,
-		    s->len);
-		hash_text(&h, "\n");
+		crypto_generichash_update(&h, s->hash, sizeof(s->hash));
 	}
 	crypto_generichash_final(&h, c->digest, sizeof(c->digest));
 }
@@ -430,16 +460,59 @@ cell_sources(struct compile *c, struct policy_cell_source *to)
 	}
 }
 
+/* Memory that can be handed on as it is; what is not written takes none. */
+static uint8_t *
+image_grow(void *arg, uint8_t *bytes, size_t old, size_t size)
+{
+	struct compile *c = arg;
+	void *grown;
+
+	if (c->image_fd < 0)
+		c->image_fd = memfd_create("penstock-image",
+		    MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (c->image_fd < 0 || ftruncate(c->image_fd, (off_t)size) != 0)
+		return NULL;
+	grown = bytes == NULL ? mmap(NULL, size, PROT_READ | PROT_WRITE,
+	    MAP_SHARED, c->image_fd, 0) :
+	    mremap(bytes, old, size, MREMAP_MAYMOVE);
+	if (grown == MAP_FAILED)
+		return NULL;
+	c->image = grown;
+	c->image_size = size;
+	return grown;
+}
+
+int
+compile_sealed(struct compile *c)
+{
+	int fd = c->image_fd;
+
+	/* A writable mapping keeps the seal away. */
+	if (c->image == NULL || munmap(c->image, c->image_size) != 0)
+		return -EINVAL;
+	c->image = NULL;
+	if (ftruncate(fd, (off_t)c->image_len) != 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW |
+	    F_SEAL_WRITE | F_SEAL_SEAL) != 0)
+		return -errno;
+	c->image_len = 0;
+	c->image_fd = -1;
+	return fd;
+}
+
 static int
 build(struct compile *c, uint64_t generation, int64_t now_s,
     struct problems *ps)
 {
+	const struct policy_memory memory = { image_grow, c };
+	uint8_t *image;
 	size_t n = c->config->n_cells;
 	struct policy_cell_source *cells = calloc(n, sizeof(*cells));
 	struct policy_source src = {
 		.cells = cells, .n_cells = n, .generation = generation,
 		.own = c->own.at, .n_own = c->own.n,
 		.n_gateways = c->own.n_gateways, .now_s = now_s,
+		.memory = &memory, .spend_names = true,
 		.settings = span_of(&c->config->settings,
 		    sizeof(c->config->settings)),
 	};
@@ -449,7 +522,7 @@ build(struct compile *c, uint64_t generation, int64_t now_s,
 	if (cells != NULL && c->charters != NULL) {
 		memcpy(src.digest, c->digest, sizeof(src.digest));
 		cell_sources(c, cells);
-		rc = policy_build(&src, &c->image, &c->image_len, ps);
+		rc = policy_build(&src, &image, &c->image_len, ps);
 	}
 	free(cells);
 	return rc;

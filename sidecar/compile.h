@@ -31,6 +31,9 @@ MUST_USE int compile_run(struct compile *c, uint64_t generation,
 
 /* After compile_run: the image, and the digest of all sources. */
 struct span compile_image(const struct compile *c);
+/* The memory that the image was built in, as a memfd that nobody can change
+ * any more, or -errno.  compile_image is empty from then on. */
+MUST_USE int compile_sealed(struct compile *c);
 const uint8_t *compile_digest(const struct compile *c);
 const struct config *compile_config(const struct compile *c);
 

@@ -2,6 +2,7 @@
 #include "sidecar/compile_role.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,8 @@ compile_main(void)
 
 	if (ps == NULL || get_order(&order, &dir) != 0)
 		return 1;
+	/* Large pieces are given back as soon as they are free. */
+	(void)mallopt(M_MMAP_THRESHOLD, 32768);
 	env.accept_shared_segment =
 	    (order.flags & COMPILE_ORDER_SHARED_SEGMENT) != 0;
 	env.accept_not_proven = (order.flags & COMPILE_ORDER_NOT_PROVEN) != 0;
@@ -94,7 +97,7 @@ report(struct compile *c, int status, struct problems *ps)
 		return fds[0];
 	if (status == 0) {
 		out.used_env = compile_config(c)->used_env;
-		fds[1] = ipc_sealed("penstock-image", compile_image(c));
+		fds[1] = compile_sealed(c);
 		if (fds[1] < 0)
 			return fds[1];
 		n = 2;

@@ -68,7 +68,8 @@ static const int recorder_calls[] = {
 /* compile makes its results in memory; libidn2 and libpsl read locale data
  * and lists before this is loaded or beneath the loaded libraries. */
 static const int compile_calls[] = {
-	SCMP_SYS(memfd_create), SCMP_SYS(access), SCMP_SYS(faccessat),
+	SCMP_SYS(memfd_create), SCMP_SYS(ftruncate),
+	SCMP_SYS(access), SCMP_SYS(faccessat),
 	SCMP_SYS(faccessat2), SCMP_SYS(readlink), SCMP_SYS(readlinkat),
 	SCMP_SYS(getcwd), SCMP_SYS(getuid), SCMP_SYS(geteuid),
 	SCMP_SYS(getgid), SCMP_SYS(getegid),

@@ -35,6 +35,8 @@ struct source {
 
 static int file_read(void *arg, const char *name, uint8_t **bytes,
     size_t *len);
+static int list_read(void *arg, const char *name,
+    int (*take)(void *to, struct span piece), void *to);
 static bool is_config(const char *path, struct span text);
 static int open_policy(struct source *s, const char *path, struct span text,
     int64_t now_s, struct problems *ps);
@@ -185,6 +187,21 @@ file_read(void *arg, const char *name, uint8_t **bytes, size_t *len)
 	return err;
 }
 
+static int
+list_read(void *arg, const char *name,
+    int (*take)(void *to, struct span piece), void *to)
+{
+	uint8_t *bytes;
+	size_t len;
+	int err = file_read(arg, name, &bytes, &len);
+
+	if (err != 0)
+		return err;
+	err = take(to, span_of(bytes, len));
+	free(bytes);
+	return err;
+}
+
 /* A policy has `network` or `rules`; whatever is broken is read as a policy,
  * which says what is wrong with it. */
 static bool
@@ -215,7 +232,7 @@ static int
 open_policy(struct source *s, const char *path, struct span text,
     int64_t now_s, struct problems *ps)
 {
-	const struct charter_reader reader = { file_read, s };
+	const struct charter_reader reader = { list_read, s };
 	struct policy_cell_source cell = { .id = "policy" };
 	struct policy_source src = { .cells = &cell, .n_cells = 1,
 	    .now_s = now_s };
@@ -244,7 +261,7 @@ static int
 cell_charters(struct source *s, const struct config_cell *from,
     struct source_cell *to)
 {
-	const struct charter_reader reader = { file_read, s };
+	const struct charter_reader reader = { list_read, s };
 	struct problems *ps = problem_new();
 	struct charter *c;
 	uint8_t *bytes;

@@ -173,7 +173,7 @@ a_file_of_names_is_read_line_by_line(void **state)
 {
 	const struct one_file f = { "n.txt",
 	    "\xef\xbb\xbf# first\r\n\r\n a.example  # one\r\n"
-	    "*.b.example\n.c.example" };
+	    "*.b.example\n.c.example", 0 };
 	struct one o;
 
 	(void)state;
@@ -183,11 +183,68 @@ a_file_of_names_is_read_line_by_line(void **state)
 	one_done(&o);
 }
 
+/* However the bytes of the file arrive. */
+static void
+a_file_of_names_may_come_in_pieces(void **state)
+{
+	struct one_file f = { .name = "n.txt", .text =
+	    "\xef\xbb\xbf# first\r\n\r\n a.example  # one\r\n"
+	    "*.b.example\n.c.example" };
+	struct host name;
+	unsigned kinds;
+	struct one o;
+	size_t at;
+
+	(void)state;
+	for (f.step = 1; f.step < strlen(f.text); f.step++) {
+		assert_true(one_make(&o, ONE_HEAD "    - {verdict: allow, "
+		    "hostnames_file: n.txt}\n", &f, NULL, 0));
+		at = 0;
+		for (size_t i = 0; i < 3; i++) {
+			static const char *const want[] = { "a.example",
+			    "b.example", "c.example" };
+
+			assert_true(rules_pattern(
+			    charter_rules(o.charter)->rule, &at, &name,
+			    &kinds));
+			assert_string_equal(name.name, want[i]);
+			assert_int_equal(kinds, 1 + i);
+		}
+		assert_false(rules_pattern(charter_rules(o.charter)->rule,
+		    &at, &name, &kinds));
+		one_done(&o);
+	}
+}
+
+/* A name behind more than a line holds is not passed over. */
+static void
+a_line_of_a_file_has_an_end(void **state)
+{
+	char text[4000];
+	const struct one_file f = { "n.txt", text, 100 };
+	struct one o;
+
+	(void)state;
+	memset(text, ' ', sizeof(text));
+	memcpy(text, "a.example #", 11);
+	snprintf(text + 2000, 100, "\nb.example\n");
+	assert_true(one_make(&o, ONE_HEAD
+	    "    - {verdict: allow, hostnames_file: n.txt}\n", &f, NULL, 0));
+	assert_int_equal(charter_rules(o.charter)->rule[0].n_patterns, 2);
+	one_done(&o);
+	text[10] = ' ';
+	assert_false(one_make(&o, ONE_HEAD
+	    "    - {verdict: allow, hostnames_file: n.txt}\n", &f, NULL, 0));
+	assert_non_null(strstr(o.said, "n.txt:1: the line is longer than "
+	    "1024 bytes; write one name a line"));
+	one_done(&o);
+}
+
 static void
 B11_a_bad_line_of_a_file_is_named_with_its_number(void **state)
 {
 	const struct one_file f = { "n.txt", "a.example\nb c\n*\n9.9.9.9\n"
-	    "2606:4700::1\n" };
+	    "2606:4700::1\n", 0 };
 	struct one o;
 
 	(void)state;
@@ -203,7 +260,7 @@ B11_a_bad_line_of_a_file_is_named_with_its_number(void **state)
 static void
 an_empty_or_missing_file_of_names_fails_the_load(void **state)
 {
-	const struct one_file f = { "n.txt", "# nothing\n" };
+	const struct one_file f = { "n.txt", "# nothing\n", 0 };
 	struct one o;
 
 	(void)state;
@@ -326,6 +383,8 @@ main(void)
 		    a_prefix_of_which_a_part_may_be_opened_is_no_error),
 		cmocka_unit_test(a_wildcard_over_a_public_suffix_needs_force),
 		cmocka_unit_test(a_file_of_names_is_read_line_by_line),
+		cmocka_unit_test(a_file_of_names_may_come_in_pieces),
+		cmocka_unit_test(a_line_of_a_file_has_an_end),
 		cmocka_unit_test(
 		    B11_a_bad_line_of_a_file_is_named_with_its_number),
 		cmocka_unit_test(

@@ -12,14 +12,12 @@
 static const char *file_lines;	/* of names.txt */
 
 static int
-read_file(void *arg, const char *name, uint8_t **bytes, size_t *len)
+read_file(void *arg, const char *name,
+    int (*take)(void *to, struct span piece), void *to)
 {
 	(void)arg;
 	(void)name;
-	*len = strlen(file_lines);
-	*bytes = malloc(*len);
-	memcpy(*bytes, file_lines, *len);
-	return 0;
+	return take(to, span_str(file_lines));
 }
 
 static struct policy *

@@ -8,20 +8,26 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <sched.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "policy/decide.h"
 #include "sidecar/confine.h"
 
 #define CONFIG "version: 1\nmode: shared\n" \
 	"cells: [{id: a, policy: [p.yaml]}]\n"
 #define POLICY "version: 1\nnetwork:\n  resolvers: [198.18.0.53]\n" \
 	"  rule:\n    - {verdict: allow, hostname: a.example.com}\n"
+#define LIST_POLICY POLICY \
+	"    - {verdict: allow, hostnames_file: list.txt, id: list}\n"
 
 static char dir[] = "/tmp/penstock-test-XXXXXX";
 static int dir_fd;
@@ -114,21 +120,43 @@ W42_a_strict_policy_is_not_taken_for_a_cooperative_one(void **state)
 static void
 the_digest_is_of_every_byte_that_was_read(void **state)
 {
-	uint8_t one[32], known[32];
+	static const struct {
+		const char *name, *text;
+	} files[] = { { "c.yaml", CONFIG }, { "p.yaml", LIST_POLICY },
+	    { "list.txt", "b.example.com\n" } };
+	uint8_t one[32], known[32], hash[32];
+	crypto_generichash_state h;
 	struct compile *c;
-	char text[512];
+	char text[64];
 
 	(void)state;
-	snprintf(text, sizeof(text), "penstock-bundle 1\n6 %zu\nc.yaml\n%s\n"
-	    "6 %zu\np.yaml\n%s\n", strlen(CONFIG), CONFIG, strlen(POLICY),
-	    POLICY);
-	put("c.yaml", CONFIG);
+	crypto_generichash_init(&h, NULL, 0, sizeof(known));
+	crypto_generichash_update(&h, (const uint8_t *)
+	    "penstock-bundle 2\n", 18);
+	for (size_t i = 0; i < 3; i++) {
+		const int n = snprintf(text, sizeof(text), "%zu %zu\n%s\n",
+		    strlen(files[i].name), strlen(files[i].text),
+		    files[i].name);
+
+		put(files[i].name, files[i].text);
+		crypto_generichash(hash, sizeof(hash), (const uint8_t *)
+		    files[i].text, strlen(files[i].text), NULL, 0);
+		crypto_generichash_update(&h, (const uint8_t *)text,
+		    (unsigned long long)n);
+		crypto_generichash_update(&h, hash, sizeof(hash));
+	}
+	crypto_generichash_final(&h, known, sizeof(known));
+	c = run("c.yaml", 0);
+	memcpy(one, compile_digest(c), 32);
+	assert_memory_equal(one, known, 32);
+	compile_free(c);
+	put("list.txt", "c.example.com\n");
+	c = run("c.yaml", 0);
+	assert_memory_not_equal(one, compile_digest(c), 32);
+	compile_free(c);
 	put("p.yaml", POLICY);
 	c = run("c.yaml", 0);
 	memcpy(one, compile_digest(c), 32);
-	crypto_generichash(known, sizeof(known), (const uint8_t *)text,
-	    strlen(text), NULL, 0);
-	assert_memory_equal(one, known, 32);
 	compile_free(c);
 	c = run("c.yaml", 0);
 	assert_memory_equal(one, compile_digest(c), 32);
@@ -339,6 +367,109 @@ remove_dir(void **state)
 	return rmdir(dir);
 }
 
+/* ---- a million names ---- */
+
+static void
+put_list(unsigned n)
+{
+	int fd = openat(dir_fd, "list.txt", O_CREAT | O_TRUNC | O_WRONLY,
+	    0600);
+	FILE *f = fdopen(fd, "w");
+
+	assert_non_null(f);
+	for (unsigned i = 0; i < n; i++)
+		fprintf(f, "n%07u.service.example\n", i);
+	assert_int_equal(fclose(f), 0);
+}
+
+/* The most that the process had, in MiB, with the image sealed; 0: failed. */
+static long
+list_costs(void)
+{
+	int fd, status;
+	struct rusage u;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		struct problems *ps = problem_new();
+		struct compile *c;
+
+		mallopt(M_MMAP_THRESHOLD, 32768);
+		if (compile_new(&c, dir_fd, "c.yaml", &env) != 0 ||
+		    compile_run(c, 1, 1800000000, ps) != 0)
+			_exit(1);
+		fd = compile_sealed(c);
+		_exit(fd < 0 || compile_image(c).len != 0 ||
+		    ftruncate(fd, 1) == 0 ||
+		    mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		    0) != MAP_FAILED);
+	}
+	assert_int_equal(wait4(pid, &status, 0, &u), pid);
+	return status == 0 ? u.ru_maxrss / 1024 : 0;
+}
+
+/* Two of these stand beside each other while a new list comes into use, and
+ * the daemon itself has 20 MB. */
+static void
+a_million_names_cost_little_more_than_their_image(void **state)
+{
+	long mib;
+
+	(void)state;
+	put("c.yaml", CONFIG);
+	put("p.yaml", LIST_POLICY);
+	put_list(1000000);
+	mib = list_costs();
+	assert_true(mib > 0);
+#ifndef __SANITIZE_ADDRESS__
+	if (mib > 65)
+		fail_msg("%ld MiB", mib);
+#endif
+}
+
+/* The names are given back while the last of two images takes them. */
+static void
+cells_of_other_rules_share_a_list(void **state)
+{
+	struct decide_at at = { .now_s = 1800000000 };
+	struct compile *c;
+	struct policy *p;
+	struct host h;
+
+	(void)state;
+	put("c.yaml", "version: 1\nmode: cooperative\ncells:\n"
+	    "  - {id: a, policy: [q.yaml, p.yaml], from: {listener: a}}\n"
+	    "  - {id: b, policy: [p.yaml], from: {listener: b}}\n"
+	    "  - {id: c, policy: [q.yaml, p.yaml], from: {listener: c}}\n"
+	    "listeners:\n"
+	    "  - {name: a, kind: explicit, address: \"127.0.0.1:1081\"}\n"
+	    "  - {name: b, kind: explicit, address: \"127.0.0.1:1082\"}\n"
+	    "  - {name: c, kind: explicit, address: \"127.0.0.1:1083\"}\n");
+	put("q.yaml", "version: 1\nnetwork:\n  rule:\n"
+	    "    - {verdict: deny, hostname: n0000007.service.example}\n");
+	put("p.yaml", "version: 1\nnetwork:\n  rule:\n    - {verdict: "
+	    "allow, hostnames_file: list.txt, id: list}\n");
+	put_list(100000);
+	env.dns_resolvers = "198.18.0.53";
+	c = run("c.yaml", 0);
+	env.dns_resolvers = NULL;
+	assert_int_equal(policy_open(&p, compile_image(c)), 0);
+	at.policy = p;
+	for (at.cell = 0; at.cell < 3; at.cell++)
+		for (unsigned i = 0; i < 100000; i += i < 9 ? 1 : 111) {
+			char name[64];
+
+			snprintf(name, sizeof(name),
+			    "n%07u.service.example", i);
+			assert_int_equal(host_parse(&h, span_str(name)), 0);
+			assert_int_equal(decide_name(&at, &h, 443, NULL).
+			    verdict, i == 7 && at.cell != 1 ? VERDICT_DENY :
+			    VERDICT_ALLOW);
+		}
+	policy_free(p);
+	compile_free(c);
+}
+
 int
 main(void)
 {
@@ -356,6 +487,9 @@ main(void)
 		    the_host_s_addresses_are_in_a_confined_role_s_image),
 		cmocka_unit_test(
 		    more_addresses_than_can_be_refused_are_an_error),
+		cmocka_unit_test(
+		    a_million_names_cost_little_more_than_their_image),
+		cmocka_unit_test(cells_of_other_rules_share_a_list),
 		cmocka_unit_test(W40_the_environment_alone_makes_a_sidecar),
 	};
 
