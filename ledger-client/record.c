@@ -384,6 +384,26 @@ put_labels(struct line *l, struct span all)
 	l->comma = true;
 }
 
+/* "203.0.113.0/24,2001:db8::/32" as a list. */
+static void
+put_lab(struct line *l, struct span all)
+{
+	if (all.len == 0)
+		return;
+	put_key(l, "lab");
+	put(l, "[");
+	while (all.len > 0) {
+		const uint8_t *end = memchr(all.data, ',', all.len);
+		size_t n = end != NULL ? (size_t)(end - all.data) : all.len;
+
+		put_string(l, span_of(all.data, n));
+		put(l, n < all.len ? "," : "");
+		n += n < all.len;
+		all = span_of(all.data + n, all.len - n);
+	}
+	put(l, "]");
+}
+
 /* "policy.yaml:12" */
 static void
 put_rule_at(struct line *l, const struct record *r)
@@ -538,6 +558,7 @@ record_json(const struct record *r, uint64_t seq, const char *instance,
 	put_end(&l, r);
 	put_given(&l, "count", r->count);
 	put_digest(&l, r);
+	put_lab(&l, record_get(r, TEXT_LAB));
 	put_text(&l, "detail", record_get(r, TEXT_DETAIL));
 	put(&l, "}\n");
 	return l.at;

@@ -48,6 +48,7 @@ enum record_text {
 	TEXT_RULE /* id */, TEXT_RULE_FILE, TEXT_RULE_REASON, TEXT_JA4,
 	TEXT_ALPN, TEXT_METHOD, TEXT_PATH, TEXT_DETAIL, TEXT_OTHER_NAME,
 	TEXT_TRIED /* struct record_try, one behind the other */,
+	TEXT_LAB /* "203.0.113.0/24,2001:db8::/32" */,
 	TEXT_COUNT,
 };
 #define RECORD_TEXT_MAX_BYTES 255u

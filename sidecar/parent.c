@@ -450,7 +450,7 @@ shared_bytes(const struct parent *p)
 static void
 serving(struct parent *p)
 {
-	char digest[2 * POLICY_DIGEST_BYTES + 1], where[512] = "";
+	char digest[2 * POLICY_DIGEST_BYTES + 1], where[512] = "", lab[256];
 	enum settings_unenforced why = told_unenforced(p);
 	bool enforcing = why == UNENFORCED_NOTHING;
 	struct proxy_limits fit = p->settings.limits;
@@ -460,11 +460,12 @@ serving(struct parent *p)
 		snprintf(digest + 2 * i, 3, "%02x",
 		    policy_digest(p->policy)[i]);
 	list_listeners(p, where, sizeof(where));
+	told_lab(p->policy, lab, sizeof(lab));
 	log_line(LOG_INFO_, "started version=%s mode=%s %s generation=%"
 	    PRIu64 " digest=%s cells=%zu engines=%u listeners=%s uids=%s "
 	    "landlock=%d descriptors=%ju connections=%u "
 	    "connections_memory_max_bytes=%" PRIu64 " shared_memory_bytes=%"
-	    PRIu64,
+	    PRIu64 "%s%s",
 	    PENSTOCK_VERSION,
 	    settings_mode_word(p->settings.mode),
 	    enforcing ? "enforcing" : "NOT ENFORCING",
@@ -472,7 +473,7 @@ serving(struct parent *p)
 	    where, confine_can_setuid() ? "separate" : "one",
 	    confine_landlock_abi(), (uintmax_t)p->nofile,
 	    fit.connections, proxy_memory_max(&fit, p->n_engines),
-	    shared_bytes(p));
+	    shared_bytes(p), lab[0] != '\0' ? " lab=" : "", lab);
 	if (!enforcing)
 		log_line(LOG_WARN, "not enforcing: %s",
 		    settings_unenforced_text(why));

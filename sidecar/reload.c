@@ -341,9 +341,10 @@ say_problems(struct parent *p, int fd, bool refused)
 static void
 say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
 {
-	char digest[2 * POLICY_DIGEST_BYTES + 1];
+	char digest[2 * POLICY_DIGEST_BYTES + 1], lab[256];
 	const char *why;
 
+	told_lab(p->policy, lab, sizeof(lab));
 	for (size_t i = 0; i < POLICY_DIGEST_BYTES; i++)
 		snprintf(digest + 2 * i, 3, "%02x",
 		    policy_digest(p->policy)[i]);
@@ -363,10 +364,10 @@ say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
 	}
 	why = settings_unenforced_text(told_unenforced(p));
 	log_line(LOG_INFO_, "policy in use generation=%" PRIu64
-	    " before=%" PRIu64 " digest=%s cells=%zu warnings=%u %s%s",
+	    " before=%" PRIu64 " digest=%s cells=%zu warnings=%u %s%s%s%s",
 	    p->generation, before, digest, policy_cells(p->policy),
 	    c->warnings, why[0] == '\0' ? "enforcing" : "NOT ENFORCING: ",
-	    why);
+	    why, lab[0] != '\0' ? " lab=" : "", lab);
 	if (p->waits_for_start[0] != '\0')
 		log_line(LOG_WARN, "NOT IN USE before a new start, as changed: "
 		    "%s; everything else is in use", p->waits_for_start);

@@ -13,13 +13,42 @@
 #include "sidecar/health.h"
 #include "sidecar/notify.h"
 
+#define TOLD_LAB_MAX 32u	/* further ones may be told twice */
 #define RULES_STALE_MS (3 * WARDEN_MS)
+
+/* Of all cells, each prefix once; what has no room ends in "~", as a text of
+ * a record does. */
+void
+told_lab(const struct policy *p, char *out, size_t size)
+{
+	struct prefix seen[TOLD_LAB_MAX], lab[CHARTER_PREFIXES_MAX];
+	char text[ADDR_TEXT_BYTES];
+	size_t n_seen = 0, at = 0, k;
+
+	out[0] = '\0';
+	for (uint32_t c = 0; c < policy_cells(p); c++)
+		for (size_t n = policy_lab(p, c, lab, CHARTER_PREFIXES_MAX),
+		    i = 0; i < n; i++) {
+			for (k = 0; k < n_seen; k++)
+				if (seen[k].bits == lab[i].bits &&
+				    addr_eq(&seen[k].base, &lab[i].base))
+					break;
+			if (k < n_seen || at >= size)
+				continue;
+			if (n_seen < TOLD_LAB_MAX)
+				seen[n_seen++] = lab[i];
+			at += (size_t)snprintf(out + at, size - at, "%s%s",
+			    at > 0 ? "," : "", prefix_text(&lab[i], text));
+		}
+	if (at >= size)
+		out[size - 2] = '~';
+}
 
 void
 told_note(struct parent *p, enum record_kind kind, const char *fmt, ...)
 {
 	static struct record r;
-	char text[RECORD_TEXT_MAX_BYTES];
+	char text[RECORD_TEXT_MAX_BYTES], lab[RECORD_TEXT_MAX_BYTES + 1];
 	va_list ap;
 
 	if (p->emit == NULL)
@@ -32,6 +61,11 @@ told_note(struct parent *p, enum record_kind kind, const char *fmt, ...)
 	if (p->policy != NULL)
 		record_policy(&r, p->policy, CELL_NONE, RULE_NONE);
 	record_set(&r, TEXT_DETAIL, span_str(text));
+	if (p->policy != NULL &&
+	    (kind == RECORD_START || kind == RECORD_POLICY)) {
+		told_lab(p->policy, lab, sizeof(lab));
+		record_set(&r, TEXT_LAB, span_str(lab));
+	}
 	emit_note(p->emit, &r);
 	emit_flush(p->emit);
 }

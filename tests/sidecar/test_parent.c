@@ -422,6 +422,37 @@ B073_a_policy_that_does_not_compile_changes_nothing(void **state)
 	assert_int_equal(stop(), 0);
 }
 
+/* What counts as public here is told with each policy. */
+static void
+lab_prefixes_are_shown(void **state)
+{
+	char path[128];
+
+	(void)state;
+	start_ready(0);
+	assert_false(logged("lab="));
+	put("policy.yaml", POLICY
+	    "  lab: [203.0.113.0/24, 198.18.0.0/16]\n");
+	kill(daemon_pid, SIGHUP);
+	expect_log(" lab=203.0.113.0/24,198.18.0.0/16");
+	put("policy.yaml", "{");
+	kill(daemon_pid, SIGHUP);
+	expect_log("policy refused");
+	assert_int_equal(stop(), 0);
+	path_of(path, "out");
+	assert_null(strstr(get(path), "\"kind\":\"start\",\"lab\""));
+	assert_non_null(strstr(get(path), "\"lab\":[\"203.0.113.0/24\","
+	    "\"198.18.0.0/16\"],\"detail\":\"in use"));
+	assert_non_null(strstr(get(path), "\"lab\":[\"203.0.113.0/24\","
+	    "\"198.18.0.0/16\"],\"detail\":\"refused"));
+	put("policy.yaml", POLICY "  lab: [203.0.113.0/24]\n");
+	start_ready(0);
+	assert_true(logged(" lab=203.0.113.0/24"));
+	assert_int_equal(stop(), 0);
+	assert_non_null(strstr(get(path), "\"lab\":[\"203.0.113.0/24\"],"
+	    "\"detail\":\"version="));
+}
+
 static void
 in_its_network(const char *command)
 {
@@ -851,6 +882,7 @@ main(void)
 		EACH(a_role_that_does_not_stay_ends_the_daemon),
 		EACH(B073_a_policy_that_does_not_compile_changes_nothing),
 		EACH(a_reload_takes_what_it_can),
+		EACH(lab_prefixes_are_shown),
 		EACH(an_address_that_comes_later_is_the_daemon_s_own),
 		EACH(signals_that_go_to_the_whole_group_end_in_order),
 		EACH(a_recorder_that_dies_in_a_drain_is_started_again),
