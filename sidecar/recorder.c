@@ -116,8 +116,8 @@ flush(struct recorder *v)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0) {
-			failed(v, errno);
+		if (n <= 0) {	/* nothing taken is no way on either */
+			failed(v, n < 0 ? errno : EIO);
 			break;
 		}
 		at += (size_t)n;

@@ -24,7 +24,7 @@
 ssize_t __real_write(int fd, const void *data, size_t n);
 ssize_t __wrap_write(int fd, const void *data, size_t n);
 
-static enum { WHOLE = 0, SHORT, TORN, REFUSED } writing;
+static enum { WHOLE = 0, SHORT, TORN, REFUSED, NOTHING } writing;
 static unsigned writes;
 
 /* Only what goes to a file is touched. */
@@ -36,6 +36,8 @@ __wrap_write(int fd, const void *data, size_t n)
 	if (writing == WHOLE || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
 		return __real_write(fd, data, n);
 	writes++;
+	if (writing == NOTHING)
+		return 0;
 	if (writing == TORN && writes == 1)
 		return __real_write(fd, data, 37);
 	if (writing == REFUSED || writing == TORN) {
@@ -199,13 +201,12 @@ short_and_interrupted_writes_lose_nothing(void **state)
 }
 
 static void
-while_nothing_can_be_written_nothing_is_allowed(void **state)
+nothing_is_allowed_while(int how)
 {
 	struct record r;
 
-	(void)state;
 	start();
-	writing = REFUSED;
+	writing = how;
 	put(0, 20);
 	turn(60);
 	assert_false(emit_ready(s->emit));
@@ -218,6 +219,21 @@ while_nothing_can_be_written_nothing_is_allowed(void **state)
 	put(20, 5);
 	turn(50);
 	expect_records(FILE_NAME, 0, 25);
+}
+
+static void
+while_nothing_can_be_written_nothing_is_allowed(void **state)
+{
+	(void)state;
+	nothing_is_allowed_while(REFUSED);
+}
+
+/* Once round the loop for each, it would never beat again. */
+static void
+a_write_that_takes_nothing_is_a_failing_disk(void **state)
+{
+	(void)state;
+	nothing_is_allowed_while(NOTHING);
 }
 
 static void
@@ -446,6 +462,7 @@ main(void)
 		WITH(each_record_is_written_once_in_order_and_told),
 		WITH(short_and_interrupted_writes_lose_nothing),
 		WITH(while_nothing_can_be_written_nothing_is_allowed),
+		WITH(a_write_that_takes_nothing_is_a_failing_disk),
 		WITH(a_torn_line_is_ended_before_the_next),
 		WITH(a_link_in_place_of_the_file_is_not_followed),
 		WITH(what_a_dead_producer_had_open_ends),
