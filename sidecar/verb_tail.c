@@ -24,7 +24,8 @@ static int
 read_options(int argc, char **argv, struct asked *a)
 {
 	const struct verb_option options[] = {
-		{ "denied", 0, NULL, "refusals only", .flag = &a->denied },
+		{ "denied", 0, NULL, "refusals only, each once",
+		    .flag = &a->denied },
 		{ "cell", 0, "ID", "one cell only", .text = &a->cell },
 		{ "json", 0, NULL, "the records as they are",
 		    .flag = &a->json },
@@ -59,11 +60,18 @@ is_of_cell(const struct asked *a, const json_t *o)
 	return a->cell == NULL || strcmp(text(o, "cell"), a->cell) == 0;
 }
 
+/* A refusal is told by its decision; the end that follows tells it again. */
+static bool
+is_refusal(const json_t *o)
+{
+	return strcmp(text(o, "verdict"), "deny") == 0 &&
+	    strcmp(text(o, "kind"), "end") != 0;
+}
+
 static bool
 is_wanted(const struct asked *a, const json_t *o)
 {
-	return is_of_cell(a, o) &&
-	    (!a->denied || strcmp(text(o, "verdict"), "deny") == 0);
+	return is_of_cell(a, o) && (!a->denied || is_refusal(o));
 }
 
 /* Bytes of a record are \u escapes in the file, and stay harmless here. */

@@ -132,6 +132,9 @@ make_files(void **state)
 	    "\"verdict\":\"allow\",\"reason\":\"none\",\"cell\":\"two\","
 	    "\"name\":\"y.example\",\"dialled\":\"192.0.2.1:443\","
 	    "\"how\":\"eof\",\"bytes_up\":3,\"bytes_down\":5}\n"
+	    "{\"time\":\"2026-01-01T00:00:02Z\",\"kind\":\"end\","
+	    "\"verdict\":\"deny\",\"reason\":\"no_rule\",\"cell\":\"one\","
+	    "\"name\":\"told.example\",\"port\":443,\"how\":\"refused\"}\n"
 	    "no record\n{\"torn\":");
 	return 0;
 }
@@ -407,6 +410,7 @@ tail_keeps_to_what_was_asked(void **state)
 	assert_int_equal(run(verb_tail, "tail --once --file records.jsonl "
 	    "--denied"), 0);
 	assert_null(strstr(out, "y.example"));
+	assert_null(strstr(out, "told.example"));	/* once */
 	assert_non_null(strstr(out, ".example:443"));
 	assert_null(strstr(out, "start"));
 	assert_int_equal(run(verb_tail, "tail --once --file records.jsonl "
