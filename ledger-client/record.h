@@ -70,7 +70,7 @@ struct record {
 	uint8_t verdict, would;		/* enum verdict */
 	uint16_t reason;		/* enum reason */
 	uint8_t via, name_from, how;
-	uint8_t status_hundreds;	/* HTTP status / 100 told, or 0 */
+	uint8_t pad;
 	uint16_t qtype;			/* RECORD_DNS */
 	uint16_t status;		/* HTTP status told, or 0 */
 	uint32_t rule_line;

@@ -129,6 +129,8 @@ account_put(struct conn *c, const struct record *r)
 	}
 	if (end != NULL) {
 		memcpy(end, r, record_size(r));
+		if (open)	/* what was told stays told */
+			end->status = c->end->status;
 		record_set(end, TEXT_TRIED, tried);
 	}
 	if (c->end != NULL && c->end_told)	/* a later request */
@@ -149,11 +151,14 @@ static void
 account_denial(struct conn *c, const struct record *r)
 {
 	struct record *end = c->end;
+	uint16_t status;
 
 	emit_note(c->proxy->parts.emit, r);
 	if (end == NULL || end->verdict == VERDICT_DENY)
 		return;
+	status = end->status;
 	memcpy(end, r, offsetof(struct record, text_len));
+	end->status = status;
 	for (unsigned i = 0; i < TEXT_COUNT; i++)
 		if (i != TEXT_TRIED &&
 		    !span_eq(record_get(end, i), record_get(r, i)))
@@ -196,6 +201,13 @@ account_hello(struct conn *c)
 		return;
 	record_set(r, TEXT_JA4, span_str(h->ja4));
 	record_set(r, TEXT_ALPN, span_str(h->alpn));
+}
+
+void
+account_status(struct conn *c, unsigned status)
+{
+	if (account_is_open(c))
+		c->end->status = (uint16_t)status;
 }
 
 void

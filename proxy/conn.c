@@ -165,6 +165,8 @@ tell_http(struct conn *c, enum reason why, uint32_t rule)
 	/* Without memory for the answer the client is reset. */
 	c->told = buf_put(&c->client.out,
 	    span_of(out, refuse_http(&r, out))) == 0;
+	if (c->told)
+		account_status(c, refuse_status(why));
 }
 
 static void

@@ -276,6 +276,8 @@ int account_decision(struct conn *c, const struct decision *d,
     enum reason why);
 /* A hello that came behind the decision, let pass: the end tells of it. */
 void account_hello(struct conn *c);
+/* The status that its client is told, for its end. */
+void account_status(struct conn *c, unsigned status);
 /* The end tells of the addresses that were dialled in vain. */
 void account_tried(struct conn *c);
 /* A request has begun that has shown nothing yet: what is known is of the

@@ -483,6 +483,8 @@ interim(struct conn *c, const struct http_response *rs)
 		return conn_refuse(c, REASON_LIMIT_MEMORY);
 	buf_take(&f->in, rs->head_bytes);
 	f->scanned = 0;
+	if (up)
+		account_status(c, rs->status);
 	return up ? upgraded(c) : STEP_WAIT;
 }
 
@@ -508,6 +510,7 @@ begin_answer(struct conn *c, const struct http_response *rs)
 	f->keep = !is_last(f, rs);
 	if (put_head(c, rs, f->keep ? HTTP_THEN_KEEP : HTTP_THEN_CLOSE) < 0)
 		return conn_refuse(c, REASON_LIMIT_MEMORY);
+	account_status(c, rs->status);
 	buf_take(&f->in, rs->head_bytes);
 	f->down_head = true;
 	f->down_done = rs->body == HTTP_BODY_NONE ||

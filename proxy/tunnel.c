@@ -25,6 +25,7 @@ begin_connect(struct conn *c)
 	o->scanned = 0;
 	hello_reader_init(&o->reader, c->proxy->limits.hello_bytes);
 	memset(&o->hello, 0, sizeof(o->hello));
+	account_status(c, 200);
 	return buf_put(&c->client.out, span_str(established));
 }
 

@@ -774,6 +774,90 @@ a_request_that_stays_half_is_a_denial(void **state)
 	stage_down();
 }
 
+/* ---- the status that was told ---- */
+
+static void
+told_is(unsigned status, const char *method)
+{
+	const struct record *r = stage_record(RECORD_END);
+
+	is_text(r, TEXT_METHOD, method);
+	assert_int_equal(r->status, status);
+}
+
+/* The server's, a refusal's, a tunnel's, or none. */
+static void
+the_end_has_the_status_that_was_told(void **state)
+{
+	struct linger now = { 1, 0 };
+	int web, fd, server;
+	bool reset;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	web = stage_listen(ORIGIN, 80);
+	fd = kept(web, &server);
+	told_is(204, "GET");
+	say(fd, "HEAD /2 HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	stage_read_head(server, got, sizeof(got));
+	say(server, "HTTP/1.1 103 Early Hints\r\n\r\n"
+	    "HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\n");
+	told_is(404, "HEAD");
+	say(fd, "PUT / HTTP/1.1\r\nHost: denied.test\r\n"
+	    "Content-Length: 0\r\n\r\n");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_non_null(strstr(got, "HTTP/1.1 403"));
+	told_is(403, "PUT");
+	close(fd);
+	close(server);
+	/* a server that ends without a word */
+	fd = stage_connect(WANTED, 80);
+	say(fd, "GET /1 HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	server = stage_accept(web);
+	stage_read_head(server, got, sizeof(got));
+	close(server);
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_non_null(strstr(got, "HTTP/1.1 502"));
+	told_is(502, "GET");
+	close(fd);
+	/* a client that does not wait for it */
+	fd = stage_connect(WANTED, 80);
+	say(fd, "GET /1 HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	server = stage_accept(web);
+	stage_read_head(server, got, sizeof(got));
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+	close(fd);
+	told_is(0, "GET");
+	close(server);
+	close(web);
+	/* what is refused inside was told 200 before */
+	web = stage_listen(ORIGIN, 443);
+	fd = stage_connect(WANTED, 3128);
+	say(fd, "CONNECT allowed.test:443 HTTP/1.1\r\n"
+	    "Host: allowed.test:443\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	stage_send(fd, hello, stage_hello("denied.test", hello,
+	    sizeof(hello)));
+	stage_read_all(fd, got, sizeof(got), &reset);
+	assert_int_equal(stage_record(RECORD_END)->status, 200);
+	close(fd);
+	fd = stage_connect(WANTED, 3128);
+	say(fd, "CONNECT denied.test:443 HTTP/1.1\r\n"
+	    "Host: denied.test:443\r\n\r\n");
+	stage_read_all(fd, got, sizeof(got), &reset);
+	told_is(403, "CONNECT");
+	close(fd);
+	/* a hello is told no status */
+	fd = stage_connect(WANTED, 443);
+	stage_send(fd, hello, stage_hello("denied.test", hello,
+	    sizeof(hello)));
+	stage_read_all(fd, got, sizeof(got), &reset);
+	close(fd);
+	told_is(0, "");
+	close(web);
+	stage_down();
+}
+
 /* ---- numbers ---- */
 
 static void
@@ -897,6 +981,7 @@ main(void)
 		cmocka_unit_test(a_request_that_is_sent_again_is_decided_again),
 		cmocka_unit_test(the_end_names_the_address_that_was_reached),
 		cmocka_unit_test(a_denial_names_the_address_that_it_is_for),
+		cmocka_unit_test(the_end_has_the_status_that_was_told),
 		cmocka_unit_test(a_request_that_stays_half_is_a_denial),
 		cmocka_unit_test(each_request_has_its_own_number),
 		cmocka_unit_test(a_connect_has_its_own_number),
