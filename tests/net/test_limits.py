@@ -10,7 +10,7 @@ import pytest
 
 from cases import TCP, reached
 from lab import PYTHON
-from test_life import pids
+from test_life import hup, pids
 
 ADDRESS = "203.0.113.10"
 
@@ -205,6 +205,24 @@ def test_connections_of_one_cell(lab, three):
         assert one.open == 1
         turned_away(lab, second, "limit_cell")
         assert reached(get(lab, other))
+
+
+def test_a_reload_takes_limits_and_tells_what_waits(lab, three):
+    first, second, _ = three
+    up_two(lab, "connections: 8, per_cell: 1")
+    with Held(lab, 1, first) as one:
+        assert one.open == 1
+        turned_away(lab, second, "limit_cell")
+        with open(lab.conf) as f:
+            text = f.read()
+        with open(lab.conf, "w") as f:
+            f.write(text.replace("connections: 8, per_cell: 1",
+                                 "connections: 9, per_cell: 3"))
+        hup(lab)
+        lab.wait(lambda: reached(get(lab, second)), 5, "a place")
+        assert one.served() == 1
+    assert "NOT IN USE before a new start, as changed: limits.connections;" \
+        in lab.log()
 
 
 def test_places_of_a_dead_engine_are_its_cells_again(lab, three):
