@@ -521,6 +521,30 @@ lines_take(void *to, struct span piece)
 	return l->rd->err;
 }
 
+/* Why the reader gave nothing, and what to do. */
+static void
+file_complain(struct reading *rd, struct place at, const char *shown,
+    int err)
+{
+	if (err == -EXDEV)
+		problem_add(rd->ps, PROBLEM_ERROR, at, "put the file beneath "
+		    "the directory of the configuration (of the policy, "
+		    "where that is read alone) and name it from there",
+		    "hostnames_file \"%s\" leads out of the directory and "
+		    "is not opened", shown);
+	else if (err == -EBADF)
+		problem_add(rd->ps, PROBLEM_ERROR, at, "name a file of names",
+		    "hostnames_file \"%s\" is no regular file", shown);
+	else if (err == -ESTALE)
+		problem_add(rd->ps, PROBLEM_ERROR, at, "load it again",
+		    "hostnames_file \"%s\" changed while it was read",
+		    shown);
+	else
+		problem_add(rd->ps, PROBLEM_ERROR, at,
+		    "name a file beside the policy",
+		    "hostnames_file \"%s\": %s", shown, strerror(-err));
+}
+
 static void
 file_read(struct reading *rd, const struct yaml_node *node, bool force,
     struct rule *r)
@@ -550,9 +574,7 @@ file_read(struct reading *rd, const struct yaml_node *node, bool force,
 		    "hostnames_file \"%s\" is larger than %u bytes", shown,
 		    RULES_FILE_BYTES);
 	else if (err != 0)
-		problem_add(rd->ps, PROBLEM_ERROR, node->at,
-		    "name a file beside the policy",
-		    "hostnames_file \"%s\": %s", shown, strerror(-err));
+		file_complain(rd, node->at, shown, err);
 	else if (r->n_patterns == 0)
 		problem_add(rd->ps, PROBLEM_ERROR, node->at,
 		    "add names, or remove the rule",

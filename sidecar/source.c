@@ -12,6 +12,7 @@
 
 #include "policy/charter.h"
 #include "policy/yaml.h"
+#include "sidecar/beneath.h"
 #include "sidecar/compile.h"
 #include "sidecar/config.h"
 
@@ -179,9 +180,11 @@ file_read(void *arg, const char *name, uint8_t **bytes, size_t *len)
 	const struct source *s = arg;
 	int err, fd;
 
-	fd = openat(s->dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	/* What the command line names may be a link to anywhere. */
+	fd = strcmp(name, s->base) == 0 ? openat(s->dir, name, O_RDONLY |
+	    O_CLOEXEC | O_NONBLOCK) : beneath_open(s->dir, name);
 	if (fd < 0)
-		return -errno;
+		return fd == -1 ? -errno : fd;
 	err = fd_read(fd, bytes, len);
 	(void)close(fd);
 	return err;
@@ -191,15 +194,9 @@ static int
 list_read(void *arg, const char *name,
     int (*take)(void *to, struct span piece), void *to)
 {
-	uint8_t *bytes;
-	size_t len;
-	int err = file_read(arg, name, &bytes, &len);
+	const struct source *s = arg;
 
-	if (err != 0)
-		return err;
-	err = take(to, span_of(bytes, len));
-	free(bytes);
-	return err;
+	return beneath_read(s->dir, name, FILE_MAX_BYTES, take, to);
 }
 
 /* A policy has `network` or `rules`; whatever is broken is read as a policy,

@@ -258,6 +258,46 @@ schema_has(const char *which, const char *table, const char *const *keys)
 	json_decref(root);
 }
 
+/* A file of names is one beneath the directory, whoever reads it, and of
+ * another nothing is told. */
+static void
+a_list_outside_the_directory_is_not_opened(void **state)
+{
+	static const char *const lists[] = { "../penstock-test-secret.txt", "/etc/passwd",
+	    "out.txt", "../../../../../../etc/passwd" };
+	static const char *const files[] = { "list.yaml", "lists.yaml" };
+	char text[512], link[128], secret[] = "/tmp/penstock-test-secret.txt";
+	FILE *f = fopen(secret, "w");
+
+	(void)state;
+	assert_non_null(f);
+	assert_true(fputs("root:x:0:0\n", f) >= 0 && fclose(f) == 0);
+	(void)snprintf(link, sizeof(link), "%s/out.txt", dir);
+	assert_int_equal(symlink(secret, link), 0);
+	put("lists.yaml", "version: 1\nmode: cooperative\ncells:\n"
+	    "  - {id: one, policy: [list.yaml]}\n");
+	for (size_t i = 0; i < 4; i++) {
+		(void)snprintf(text, sizeof(text), "version: 1\nnetwork:\n"
+		    "  resolvers: [9.9.9.9]\n  rule:\n    - {verdict: allow, "
+		    "hostnames_file: \"%s\"}\n", lists[i]);
+		put("list.yaml", text);
+		for (size_t k = 0; k < 2; k++) {
+			assert_int_equal(run(verb_check, files[k], NULL,
+			    NULL, NULL), EXIT_CONFIG);
+			assert_non_null(strstr(out, "list.yaml:5:"));
+			assert_non_null(strstr(out, "leads out of the "
+			    "directory and is not opened; put the file "
+			    "beneath"));
+			assert_null(strstr(out, "root"));
+		}
+	}
+	for (size_t k = 0; k < 2; k++) {
+		(void)snprintf(text, sizeof(text), "%s/%s", dir, files[k]);
+		assert_int_equal(unlink(text), 0);
+	}
+	assert_int_equal(unlink(link) + unlink(secret), 0);
+}
+
 static void
 the_schemas_name_every_key(void **state)
 {
@@ -318,6 +358,7 @@ main(void)
 		cmocka_unit_test(diff_looks_within_a_prefix),
 		cmocka_unit_test(diff_tells_whose_policy_it_is),
 		cmocka_unit_test(test_compares_rules_with_expectations),
+		cmocka_unit_test(a_list_outside_the_directory_is_not_opened),
 		cmocka_unit_test(the_schemas_name_every_key),
 		cmocka_unit_test(
 		    a_target_is_a_name_or_an_address_with_or_without_a_port),
