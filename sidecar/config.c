@@ -641,7 +641,8 @@ check_segment(struct read *r)
 			    b->interface[0] != '\0' &&
 			    strcmp(a->interface, b->interface) != 0))
 				continue;
-			problem_add(r->ps, PROBLEM_ERROR,
+			problem_add(r->ps, r->env->serves ? PROBLEM_ERROR :
+			    PROBLEM_WARNING,
 			    r->c->cells[i].at, "give each its interface, or "
 			    "start with --accept-risk shared-segment",
 			    "cells %s and %s are told apart by address "

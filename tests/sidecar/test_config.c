@@ -290,17 +290,25 @@ N31_a_shared_segment_needs_the_risk_to_be_accepted(void **state)
 	    "interfaces: [ag0, ag1]\ncells: [{id: a, policy: [p], from: "
 	    "{interface: ag0}}, {id: b, policy: [p], from: {interface: "
 	    "ag1}}]\n";
-	struct config_env env = { .accept_shared_segment = true };
+	struct config_env env = { .accept_shared_segment = true,
+	    .serves = true };
+	const struct config_env serves = { .serves = true };
 	static const char mixed[] = "version: 1\nmode: gateway\n"
 	    "interfaces: [ag0]\ncells: [{id: a, policy: [p], from: "
 	    "{interface: ag0}}, {id: b, policy: [p], from: {cidr: "
 	    "10.0.2.0/24}}]\n";
 
 	(void)state;
-	refused(text, &no_env, "address alone");
+	refused(text, &serves, "address alone");
+	assert_non_null(strstr(said, "--accept-risk shared-segment"));
+	/* whoever only reads it is told */
+	config_free(accepted(text, &no_env));
+	assert_non_null(strstr(said, "warning: cells a and b are told apart "
+	    "by address alone"));
 	refused(mixed, &env, "is known by its interface");
 	config_free(accepted(text, &env));
-	config_free(accepted(apart, &no_env));
+	assert_string_equal(said, "");
+	config_free(accepted(apart, &serves));
 }
 
 static void
