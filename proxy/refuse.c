@@ -218,6 +218,8 @@ body_text(const struct refusal *r, const struct words *w, struct text *t)
 		add(t, " %s.", w->said);
 	if (w->help[0] != '\0' && is_policy(r->reason))
 		add(t, " To have it changed: %s.", w->help);
+	else if (w->help[0] != '\0')
+		add(t, " Help: %s.", w->help);
 	else if (is_policy(r->reason))
 		add(t, " The policy of this sandbox decides what may be "
 		    "reached; trying again will not help.");

@@ -210,6 +210,25 @@ the_text_form_names_the_rule_its_words_and_the_help(void **state)
 	assert_non_null(strstr(text, "penstock; error=http_request_denied;"));
 }
 
+static void
+the_help_ends_every_refusal(void **state)
+{
+	char text[REFUSE_MAX_BYTES + 1];
+
+	(void)state;
+	for (unsigned why = 1; why < REASON_COUNT; why++) {
+		const struct refusal r = { .reason = (enum reason)why,
+		    .minor = 1, .place = span_str("a.test:80"),
+		    .help = span_str("ask ops") };
+		size_t n = refuse_http(&r, out);
+
+		memcpy(text, out, n);
+		text[n] = '\0';
+		if (n < 11 || strcmp(text + n - 11, ": ask ops.\n") != 0)
+			fail_msg("%s: %s", reason_word(r.reason), text);
+	}
+}
+
 /* "penstock refused -: ..." was no sentence. */
 static void
 what_is_not_known_is_left_out_of_the_words(void **state)
@@ -288,6 +307,7 @@ main(void)
 		cmocka_unit_test(the_json_form_is_json_whatever_it_reports),
 		cmocka_unit_test(
 		    the_text_form_names_the_rule_its_words_and_the_help),
+		cmocka_unit_test(the_help_ends_every_refusal),
 		cmocka_unit_test(what_is_not_known_is_left_out_of_the_words),
 		cmocka_unit_test(an_alert_says_what_kind_of_no_it_is),
 	};
