@@ -66,7 +66,7 @@ ledger-client_SRC := clock log record emit count fold
 dns_SRC := share message pin pin_write cache ask resolve way front front_pending front_engine front_tcp
 proxy_SRC := proxy limit buf side watch pipes listen conn name pinned weigh account dial \
 	tunnel relay end forward body \
-	hello ja4 flight http http_body http_write refuse
+	hello opening ja4 flight http http_body http_write refuse
 sidecar_SRC := main config config_part settings role parent change child shared told \
 	reload notify health beneath compile compile_role ipc sockets confine \
 	seccomp resolver engine recorder open_table admin admin_client warden rules \

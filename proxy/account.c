@@ -21,7 +21,8 @@ end_size(const struct conn *c, const struct record *r)
 
 	if (r->verdict != VERDICT_ALLOW || o == NULL)
 		return n;
-	if (o->shown == SHOWN_CONNECT || o->shown == SHOWN_NOTHING)
+	if (o->shown == SHOWN_CONNECT || o->shown == SHOWN_NOTHING ||
+	    o->shown == SHOWN_BYTES)
 		n += HELLO_TEXT_BYTES;
 	tries = o->n_addrs < RECORD_TRIES_MAX ? o->n_addrs : RECORD_TRIES_MAX;
 	if (c->up.fd < 0)

@@ -10,6 +10,7 @@
 #include "proxy/flight.h"
 #include "proxy/hello.h"
 #include "proxy/limit.h"
+#include "proxy/opening.h"
 #include "proxy/proxy.h"
 #include "proxy/side.h"
 #include "proxy/watch.h"
@@ -44,6 +45,8 @@ enum shown {
 enum gate {
 	GATE_OPEN,
 	GATE_OPAQUE,	/* first bytes of an opaque flow: no other name */
+	GATE_WATCH,	/* another protocol, which may go over to TLS */
+	GATE_HELLO,	/* it does: a hello is being read */
 	GATE_FLIGHT,	/* the server's first flight is not yet known */
 	GATE_RETRY,	/* a second hello must carry the same name */
 };
@@ -98,6 +101,12 @@ struct opening {
 	enum reason failed;		/* why the last attempt failed */
 	enum reason no_cell;		/* why it was accepted for none */
 	struct flight_watch flight;
+	bool alien;			/* a hello was answered by what is no
+					 * flight of TLS */
+	struct opening_line line;	/* GATE_WATCH: the first one */
+	size_t watched;			/* bytes that passed at that gate */
+	size_t passed;			/* of those that are held, at their
+					 * front: a hello's beginning */
 	char method[32], path[256];
 	char cell[POLICY_ID_BYTES];	/* whose request it is; "": whose the
 					 * connection is */

@@ -6,7 +6,9 @@
 #define RECORD_CHANGE_CIPHER_SPEC 20
 #define RECORD_ALERT 21
 #define RECORD_HANDSHAKE 22
+#define HELLO_REQUEST 0
 #define SERVER_HELLO 2
+#define MESSAGE_HEAD_BYTES 4u
 #define RANDOM_AT 6u		/* behind message head and legacy version */
 
 /* SHA-256 of "HelloRetryRequest" (RFC 8446 4.1.3). */
@@ -22,14 +24,33 @@ flight_init(struct flight_watch *w)
 	memset(w, 0, sizeof(*w));
 }
 
-/* False as soon as the bytes held cannot begin a HelloRetryRequest. */
-static bool
-may_be_retry(const struct flight_watch *w)
+/* HelloRequest has no body (RFC 5246 7.4.1.1), and clients pass over it. */
+static enum flight
+judge_other(struct flight_watch *w)
+{
+	if (w->held[0] != HELLO_REQUEST)
+		return FLIGHT_OTHER;
+	for (size_t i = 1; i < w->len; i++)
+		if (w->held[i] != 0)
+			return FLIGHT_OTHER;
+	if (w->len == MESSAGE_HEAD_BYTES)
+		w->len = 0;
+	return FLIGHT_MORE;
+}
+
+/* The bytes of the message that are held. */
+static enum flight
+judge(struct flight_watch *w)
 {
 	size_t random = w->len > RANDOM_AT ? w->len - RANDOM_AT : 0;
 
-	return (w->len < 1 || w->held[0] == SERVER_HELLO) &&
-	    memcmp(w->held + RANDOM_AT, retry_random, random) == 0;
+	if (w->len == 0)
+		return FLIGHT_MORE;
+	if (w->held[0] != SERVER_HELLO)
+		return judge_other(w);
+	if (memcmp(w->held + RANDOM_AT, retry_random, random) != 0)
+		return FLIGHT_HELLO;
+	return w->len == sizeof(w->held) ? FLIGHT_RETRY : FLIGHT_MORE;
 }
 
 static bool
@@ -66,10 +87,13 @@ enum flight
 flight_feed(struct flight_watch *w, struct span bytes)
 {
 	for (size_t i = 0; i < bytes.len; i++) {
-		if (!take_byte(w, bytes.data[i]) || !may_be_retry(w))
+		enum flight got;
+
+		if (!take_byte(w, bytes.data[i]))
 			return FLIGHT_OTHER;
-		if (w->len == sizeof(w->held))
-			return FLIGHT_RETRY;
+		got = judge(w);
+		if (got != FLIGHT_MORE)
+			return got;
 	}
 	return FLIGHT_MORE;
 }

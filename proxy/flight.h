@@ -7,15 +7,17 @@
 /*
  * Watches the first flight of a TLS server just far enough to tell a
  * HelloRetryRequest (RFC 8446 4.1.4: a ServerHello with the fixed random)
- * from anything else.  After a retry the client's second hello is judged like
- * the first.  Records that may stand before it (alerts, change_cipher_spec,
- * empty ones) are passed over.  Keeps the few bytes that it needs; never more
- * than one record head, message head and random.
+ * from any other ServerHello.  After a retry the client's second hello is
+ * judged like the first; after another ServerHello there is none.  What a
+ * client passes over before it is passed over here: alerts,
+ * change_cipher_spec, empty records, HelloRequest.  Keeps the few bytes that
+ * it needs; never more than one record head, message head and random.
  */
 enum flight {
-	FLIGHT_OTHER = 0,	/* not a retry; stop watching */
+	FLIGHT_OTHER = 0,	/* no ServerHello: nothing is known */
 	FLIGHT_MORE,
 	FLIGHT_RETRY,
+	FLIGHT_HELLO,		/* one that is no retry; stop watching */
 };
 
 struct flight_watch {

@@ -241,8 +241,10 @@ forward_begin(struct conn *c)
 void
 forward_no_request(struct conn *c)
 {
-	if (c->open->shown == SHOWN_REQUEST)
-		c->request--;
+	if (c->open->shown != SHOWN_REQUEST)
+		return;
+	c->open->shown = SHOWN_NOTHING;
+	c->request--;
 }
 
 /* A head within the limit, from what waits.  One that comes whole is no

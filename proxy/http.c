@@ -644,18 +644,6 @@ http_request_parse(struct span stream, size_t *scanned,
 }
 
 bool
-http_hides_opening(struct span s)
-{
-	if (s.len == 0)
-		return false;
-	if (s.data[0] == '\r' || s.data[0] == '\n' || s.data[0] == ' ' ||
-	    s.data[0] == '\t')
-		return true;
-	return s.data[0] >= 20 && s.data[0] <= 24 && s.data[0] != 22 &&
-	    (s.len < 2 || s.data[1] == 3);
-}
-
-bool
 http_looks_like_request(struct span s)
 {
 	size_t n = 0;

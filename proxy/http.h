@@ -82,10 +82,6 @@ MUST_USE enum parse http_request_parse(struct span stream, size_t *scanned,
 
 /* True when these bytes can still become an HTTP/1 request line. */
 bool http_looks_like_request(struct span stream);
-/* Do bytes that are no request begin with what servers skip in front of one
- * (blanks, empty lines), or with a TLS record other than a handshake?  What
- * follows could show a name that nobody would judge. */
-bool http_hides_opening(struct span stream);
 
 struct http_response {
 	unsigned status;

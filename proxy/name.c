@@ -4,6 +4,7 @@
 #include "proxy/conn.h"
 #include "proxy/forward.h"
 #include "proxy/http.h"
+#include "proxy/opening.h"
 
 /*
  * NAME: read until the client has shown where it wants to go.  On a
@@ -67,6 +68,26 @@ name_first(struct conn *c)
 	return STEP_NEXT;
 }
 
+/* Neither TLS nor HTTP.  A report lets pass what no rule matches, and no bytes
+ * that hide what a rule would have to match. */
+static enum parse
+name_bytes(struct conn *c, struct span s, enum reason *why)
+{
+	enum parse p;
+
+	if (c->inside) {
+		c->open->shown = SHOWN_NOTHING;
+		*why = REASON_PROTOCOL;
+		return PARSE_BAD;
+	}
+	p = opening_judge(s, why);
+	if (p == PARSE_BAD && *why == REASON_PROTOCOL)
+		*why = REASON_NOT_TLS;
+	if (p == PARSE_DONE)
+		c->open->shown = SHOWN_BYTES;
+	return p;
+}
+
 /* What the bytes so far show. */
 static enum parse
 name_look(struct conn *c, enum reason *why)
@@ -87,17 +108,8 @@ name_look(struct conn *c, enum reason *why)
 		return forward_head(c, why);
 	forward_no_request(c);
 	p = hello_feed(&o->reader, s, &o->hello, why);
-	if (p == PARSE_BAD && *why == REASON_NOT_TLS) {
-		if (c->inside) {
-			o->shown = SHOWN_NOTHING;
-			*why = REASON_PROTOCOL;
-			return PARSE_BAD;
-		}
-		if (http_hides_opening(s))
-			return PARSE_BAD;
-		o->shown = SHOWN_BYTES;
-		return PARSE_DONE;
-	}
+	if (p == PARSE_BAD && *why == REASON_NOT_TLS)
+		return name_bytes(c, s, why);
 	o->shown = SHOWN_HELLO;
 	return p;
 }

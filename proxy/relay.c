@@ -140,7 +140,8 @@ fill_copy(struct conn *c, struct side *from, struct side *to)
 	if ((size_t)n < size)
 		return w < n || from->readable;
 	/* The read that opened the gate may be the first of many. */
-	if (c->open == NULL || c->open->gate == GATE_OPEN)
+	if (c->open == NULL || c->open->gate == GATE_OPEN ||
+	    c->open->gate == GATE_WATCH)
 		from->bulk = true;
 	return true;
 }
@@ -224,7 +225,7 @@ gate_late(const struct conn *c)
 {
 	if (c->open == NULL || conn_now_ms() < c->deadline_ms)
 		return false;
-	return c->open->gate == GATE_RETRY ||
+	return c->open->gate == GATE_RETRY || c->open->gate == GATE_HELLO ||
 	    (c->open->gate == GATE_OPAQUE && buf_left(&c->in) > 0);
 }
 

@@ -5,6 +5,7 @@
 
 #include "proxy/conn.h"
 #include "proxy/http.h"
+#include "proxy/opening.h"
 
 /*
  * The beginning of a relay: what was held goes up first, and until it is
@@ -29,19 +30,47 @@ begin_connect(struct conn *c)
 	return buf_put(&c->client.out, span_str(established));
 }
 
+/* Up to `end` what is held goes up, but for what has. */
+static int
+pass(struct conn *c, size_t end)
+{
+	struct opening *o = c->open;
+	size_t from = o->passed;
+
+	if (end <= from)
+		return 0;
+	if (buf_put(&c->up.out, span_of(buf_span(&c->in).data + from,
+	    end - from)) < 0)
+		return -ENOMEM;
+	o->passed = end;
+	c->moved_ms = 0;
+	return 0;
+}
+
+/* Held no longer. */
+static void
+take(struct conn *c, size_t n)
+{
+	struct opening *o = c->open;
+
+	buf_take(&c->in, n);
+	o->passed = o->passed > n ? o->passed - n : 0;
+}
+
 /* The hello alone goes up: what follows it may be a second hello. */
 static int
 begin_hello(struct conn *c)
 {
 	struct opening *o = c->open;
-	struct span s = buf_span(&c->in);
+	size_t n = buf_left(&c->in);
 
-	if (o->hello.stream_bytes < s.len)
-		s.len = o->hello.stream_bytes;
-	if (buf_put(&c->up.out, s) < 0)
+	if (o->hello.stream_bytes < n)
+		n = o->hello.stream_bytes;
+	if (pass(c, n) < 0)
 		return -ENOMEM;
-	buf_take(&c->in, s.len);
+	take(c, n);
 	flight_init(&o->flight);
+	c->up.bulk = false;	/* each byte of the flight is looked at */
 	o->gate = GATE_FLIGHT;
 	return 0;
 }
@@ -60,6 +89,8 @@ tunnel_begin(struct conn *c)
 		o->gate = GATE_OPAQUE;
 		return 0;
 	case SHOWN_BYTES:
+		o->gate = GATE_WATCH;
+		return 0;
 	case SHOWN_REQUEST:
 		o->gate = GATE_OPEN;
 		return 0;
@@ -77,8 +108,12 @@ tunnel_saw_server(struct conn *c, struct span bytes)
 	switch (flight_feed(&o->flight, bytes)) {
 	case FLIGHT_MORE:
 		break;
-	case FLIGHT_OTHER:
+	case FLIGHT_HELLO:
 		o->gate = GATE_OPEN;
+		break;
+	case FLIGHT_OTHER:	/* a retry may stand behind it all the same */
+		o->gate = GATE_WATCH;
+		o->alien = o->line.over = true;
 		break;
 	case FLIGHT_RETRY:
 		o->gate = GATE_RETRY;
@@ -153,10 +188,10 @@ line_has_no_version(struct span s)
 	return end < s.len;
 }
 
-/* A report let the flow pass on a port that no rule opens, as nothing was
- * shown.  From here on it is one of requests, each judged as those are that
- * come at once, and dialled for itself.  (Behind bytes of another protocol
- * nothing is looked for: no HTTP server takes it for a request.) */
+/* From here on the flow is one of requests, each judged as those are that come
+ * on a port that is read, and dialled for itself: a later one may name another
+ * host.  (Behind bytes of another protocol none is looked for: no HTTP server
+ * takes it for a request.) */
 static enum step
 be_requests(struct conn *c)
 {
@@ -167,24 +202,12 @@ be_requests(struct conn *c)
 static enum step
 gate_request(struct conn *c, struct span s)
 {
-	struct opening *o = c->open;
 	struct http_request rq;
 	enum reason why = REASON_NONE;
-	enum parse p = http_request_parse(s, &o->scanned, o->to.port, &rq,
-	    &why);
+	enum parse p = http_request_parse(s, &c->open->scanned,
+	    c->open->to.port, &rq, &why);
 
-	if (p == PARSE_MORE)
-		return STEP_WAIT;
-	if (o->port_closed)
-		return be_requests(c);
-	if (p == PARSE_BAD)
-		return conn_refuse(c, why);
-	if (rq.method == HTTP_CONNECT)
-		return conn_refuse(c, REASON_NESTED_PROXY);
-	if (!rq.to.is_addr && !name_fits(c, &rq.to.host))
-		return other_name(c, &rq.to.host, REASON_OTHER_NAME);
-	o->gate = GATE_OPEN;
-	return STEP_NEXT;
+	return p == PARSE_MORE ? STEP_WAIT : be_requests(c);
 }
 
 static enum step
@@ -225,11 +248,109 @@ gate_opaque(struct conn *c)
 			return opaque_hello(c);
 	} else if (http_looks_like_request(s) && !line_has_no_version(s)) {
 		return gate_request(c, s);
-	} else if (http_hides_opening(s)) {
-		return conn_refuse(c, REASON_PROTOCOL);
 	}
+	p = opening_judge(s, &why);
+	if (p == PARSE_BAD)
+		return conn_refuse(c, why);
+	if (p == PARSE_MORE)
+		return STEP_WAIT;
+	o->gate = GATE_WATCH;
+	c->moved_ms = conn_now_ms();
+	c->deadline_ms = c->moved_ms + c->proxy->limits.idle_ms;
+	return STEP_NEXT;
+}
+
+/* A hello begins at `at`: so much of it as had not told goes up already, the
+ * rest is held until it is judged. */
+static enum step
+found_hello(struct conn *c, size_t at)
+{
+	if (pass(c, at) < 0)
+		return conn_refuse(c, REASON_LIMIT_MEMORY);
+	take(c, at);
+	c->open->gate = GATE_HELLO;
+	hello_reader_init(&c->open->reader, c->proxy->limits.hello_bytes);
+	c->deadline_ms = conn_now_ms() + c->proxy->limits.hello_ms;
+	return STEP_NEXT;
+}
+
+/* The server takes less than comes. */
+static bool
+is_slow(const struct conn *c)
+{
+	return buf_left(&c->up.out) >= HELLO_STREAM_MAX_BYTES;
+}
+
+/* Is it enough?  Behind a hello nothing but another one is looked for, and
+ * that may stand behind early data of any size. */
+static bool
+watched_enough(const struct conn *c)
+{
+	return c->client.eof || (!c->open->alien &&
+	    c->open->watched >= OPENING_WATCH_BYTES);
+}
+
+/* The bytes of another protocol.  Nothing is held, so that none is slowed, but
+ * what may be the beginning of a hello is kept. */
+static enum step
+gate_watch(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct span s = buf_span(&c->in);
+	size_t new = s.len - o->passed, at;
+
+	if (is_slow(c))
+		return STEP_WAIT;
+	if (opening_line_is_http(&o->line, span_of(s.data + o->passed, new)))
+		return conn_refuse(c, REASON_PROTOCOL);
+	if (opening_find_hello(s, &at))
+		return found_hello(c, at);
+	if (pass(c, s.len) < 0)
+		return conn_refuse(c, REASON_LIMIT_MEMORY);
+	o->watched += new;
+	take(c, watched_enough(c) ? s.len : at);
+	if (!watched_enough(c))
+		return STEP_WAIT;
 	o->gate = GATE_OPEN;
 	return STEP_NEXT;
+}
+
+static enum step
+second_hello(struct conn *c, const struct hello *second)
+{
+	struct opening *o = c->open;
+	struct decide_at at = conn_at(c);
+
+	if (!host_eq(&second->name, &o->hello.name))
+		return other_name(c, &second->name, REASON_SECOND_HELLO);
+	if (second->ech && decide_ech_denied(&at))
+		return conn_refuse(c, REASON_ECH);
+	c->ech = c->ech || second->ech;
+	o->gate = GATE_OPEN;
+	return STEP_NEXT;
+}
+
+/* A hello behind other bytes: STARTTLS and its kind, or a second one. */
+static enum step
+gate_hello(struct conn *c)
+{
+	struct opening *o = c->open;
+	enum reason why = REASON_NONE;
+	struct hello h = { 0 };
+
+	switch (hello_feed(&o->reader, buf_span(&c->in), &h, &why)) {
+	case PARSE_MORE:
+		return STEP_WAIT;
+	case PARSE_BAD:
+		return conn_refuse(c, why == REASON_NOT_TLS ?
+		    REASON_HELLO_MALFORMED : why);
+	case PARSE_DONE:
+		break;
+	}
+	if (o->alien)
+		return second_hello(c, &h);
+	o->hello = h;
+	return opaque_hello(c);
 }
 
 /* One record that may stand before a second hello goes up as it is:
@@ -242,7 +363,7 @@ pass_record(struct conn *c, struct span s)
 
 	if (n > 5u + 16384u + 256u)
 		return conn_refuse(c, REASON_HELLO_MALFORMED);
-	if (s.len < n)
+	if (s.len < n || is_slow(c))
 		return STEP_WAIT;
 	if (buf_put(&c->up.out, span_of(s.data, n)) < 0)
 		return conn_refuse(c, REASON_LIMIT_MEMORY);
@@ -254,7 +375,6 @@ static enum step
 gate_retry(struct conn *c)
 {
 	struct opening *o = c->open;
-	struct decide_at at = conn_at(c);
 	struct hello second = { 0 };
 	enum reason why = REASON_NONE;
 	struct span s = buf_span(&c->in);
@@ -271,20 +391,14 @@ gate_retry(struct conn *c)
 	case PARSE_DONE:
 		break;
 	}
-	if (!host_eq(&second.name, &o->hello.name))
-		return other_name(c, &second.name, REASON_SECOND_HELLO);
-	if (second.ech && decide_ech_denied(&at))
-		return conn_refuse(c, REASON_ECH);
-	c->ech = c->ech || second.ech;
-	o->gate = GATE_OPEN;
-	return STEP_NEXT;
+	return second_hello(c, &second);
 }
 
 /* Everything passes from here on; what the opening needed is given back. */
 static enum step
 gate_open(struct conn *c)
 {
-	if (buf_put(&c->up.out, buf_span(&c->in)) < 0)
+	if (pass(c, buf_left(&c->in)) < 0)
 		return conn_refuse(c, REASON_LIMIT_MEMORY);
 	buf_free(&c->in);
 	dial_cancel(c);
@@ -342,6 +456,12 @@ tunnel_gate(struct conn *c)
 	case GATE_OPAQUE:
 		s = gate_opaque(c);
 		break;
+	case GATE_WATCH:
+		s = gate_watch(c);
+		break;
+	case GATE_HELLO:
+		s = gate_hello(c);
+		break;
 	case GATE_RETRY:
 		s = gate_retry(c);
 		break;
@@ -359,7 +479,8 @@ tunnel_gate(struct conn *c)
 	if (c->client.eof && c->open->gate == GATE_OPAQUE &&
 	    buf_left(&c->in) == 0)
 		return gate_open(c);
-	if (c->client.eof && c->open->gate != GATE_FLIGHT)
+	if (c->client.eof && c->open->gate != GATE_FLIGHT &&
+	    c->open->gate != GATE_WATCH)
 		return gate_ended(c);
 	return STEP_WAIT;
 }

@@ -631,6 +631,8 @@ http {
 	server {
 		listen 203.0.113.10:80; listen 203.0.113.11:80;
 		listen 203.0.113.10:8080;
+		listen 203.0.113.15:8081 proxy_protocol;
+		listen 203.0.113.15:8082;
 		listen 203.0.113.66:80; listen 203.0.113.66:443 ssl;
 		listen 10.9.9.9:80; listen 169.254.169.254:80;
 		listen [2001:db8:113::10]:80;

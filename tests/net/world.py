@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The servers of the world, in one process inside its namespace.
 
-An origin that fails in chosen ways, an echo for TCP and UDP, and a WebSocket
-server.  Argument: a directory; what arrived is appended to its file `seen` as
+An origin that fails in chosen ways, an echo for TCP and UDP, a WebSocket
+server, and servers that are lenient about what stands in front of a request
+or a ClientHello.  Argument: a directory; what arrived is appended to its file `seen` as
 JSON lines.
 """
 import base64
 import hashlib
+import http.server
 import json
 import os
 import socket
 import socketserver
+import ssl
 import struct
 import sys
 import threading
@@ -110,6 +113,58 @@ class WebSocket(socketserver.StreamRequestHandler):
             self.wfile.write(bytes([0x81, len(text)]) + text)
 
 
+class Lenient(http.server.BaseHTTPRequestHandler):
+    """A request of HTTP/0.9 may have fields here, and any blank parts the
+    words of its first line."""
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        host = self.headers.get("Host", "nobody")
+        seen("lenient", host=host)
+        body = ("reached %s\n" % host).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+class Secure(socketserver.BaseRequestHandler):
+    """TLS for whatever name is asked for; first() is what comes before."""
+
+    def first(self):
+        pass
+
+    def handle(self):
+        name = []
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(DIR + "/srv.pem", DIR + "/srv.key")
+        context.sni_callback = lambda s, n, c: name.append(n)
+        self.first()
+        with context.wrap_socket(self.request, server_side=True) as s:
+            seen("secure", host=name[0])
+            s.sendall(("reached %s\n" % name[0]).encode())
+
+
+class Database(Secure):
+    """As PostgreSQL goes over to TLS."""
+
+    def first(self):
+        if self.request.recv(8) != struct.pack(">II", 8, 80877103):
+            raise ValueError("no SSLRequest")
+        self.request.sendall(b"S")
+
+
+class Alerted(Secure):
+    """Drops alerts in front of a hello."""
+
+    def first(self):
+        while self.request.recv(1, socket.MSG_PEEK) == b"\x15":
+            self.request.recv(7)
+
+
 def serve(kind, handler, family, address, port):
     class Server(socketserver.ThreadingMixIn, kind):
         daemon_threads = True
@@ -134,6 +189,10 @@ def main():
     serve(tcp, Echo, six, "2001:db8:113::10", 7000)
     serve(tcp, Fault, four, "203.0.113.12", 80)
     serve(tcp, WebSocket, four, "203.0.113.13", 80)
+    serve(tcp, Lenient, four, "203.0.113.15", 80)
+    serve(tcp, Lenient, four, "203.0.113.15", 8080)
+    serve(tcp, Database, four, "203.0.113.15", 5432)
+    serve(tcp, Alerted, four, "203.0.113.15", 8443)
     print("ready", flush=True)
     threading.Event().wait()
 

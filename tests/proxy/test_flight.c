@@ -94,9 +94,9 @@ an_ordinary_server_hello_is_not_a_retry(void **state)
 			size_t n = records(hello, sizeof(hello), size, out);
 
 			assert_int_equal(feed(span_of(out, n), n),
-			    FLIGHT_OTHER);
+			    FLIGHT_HELLO);
 			assert_int_equal(feed(span_of(out, n), 1),
-			    FLIGHT_OTHER);
+			    FLIGHT_HELLO);
 		}
 	}
 }
@@ -108,6 +108,8 @@ what_is_no_server_hello_is_not_a_retry(void **state)
 		{ "HTTP/1.1 200 OK", 15 }, { "\x17\x03\x03\0\2\2\50", 7 },
 		{ "\x16\x02", 2 }, { "\x16\x03\x03\0\4\x0b", 6 },
 		{ "\x15\x02", 2 }, { "\0", 1 },
+		/* a HelloRequest with a body */
+		{ "\x16\x03\x03\0\4\0\0\0\1", 9 },
 	};
 
 	(void)state;
@@ -153,6 +155,25 @@ a_retry_behind_other_records_is_one(void **state)
 		}
 }
 
+/* A client passes over them too, in the same record or not. */
+static void
+a_retry_behind_hello_requests_is_one(void **state)
+{
+	uint8_t message[8 + sizeof(retry)] = { 0 }, out[400];
+
+	(void)state;
+	memcpy(message + 8, retry, sizeof(retry));
+	for (size_t skip = 0; skip <= 4; skip += 4)
+		for (size_t size = 1; size <= sizeof(message); size++) {
+			size_t n = records(message + skip,
+			    sizeof(message) - skip, size, out);
+
+			for (size_t step = 1; step <= n; step += 7)
+				assert_int_equal(feed(span_of(out, n), step),
+				    FLIGHT_RETRY);
+		}
+}
+
 int
 main(void)
 {
@@ -162,6 +183,7 @@ main(void)
 		cmocka_unit_test(
 		    a_retry_is_told_when_its_random_is_whole_and_not_before),
 		cmocka_unit_test(a_retry_behind_other_records_is_one),
+		cmocka_unit_test(a_retry_behind_hello_requests_is_one),
 		cmocka_unit_test(an_ordinary_server_hello_is_not_a_retry),
 		cmocka_unit_test(what_is_no_server_hello_is_not_a_retry),
 	};

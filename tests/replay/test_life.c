@@ -18,7 +18,8 @@ static char got[4096];
 static int
 opened(int origin, int *server)
 {
-	static const uint8_t flight[] = { 22, 3, 3, 0, 2, 14, 0 };
+	static const uint8_t flight[] = { 22, 3, 3, 0, 7, 2, 0, 0, 3, 3, 3,
+	    0 };
 	size_t n = stage_hello("allowed.test", hello, sizeof(hello));
 	int fd = stage_connect(WANTED, 443);
 

@@ -20,7 +20,7 @@
 #define ALLOW(name) LAB "  rule:\n    - {verdict: allow, hostname: " name "}\n"
 #define AGENT "Proxy-Authorization: Basic YWdlbnQ6c2VjcmV0\r\n"
 
-static const uint8_t flight[] = { 22, 3, 3, 0, 2, 14, 0 };
+static const uint8_t flight[] = { 22, 3, 3, 0, 7, 2, 0, 0, 3, 3, 3, 0 };
 
 static int origin, web;
 static uint8_t hello[4096];
