@@ -28,6 +28,7 @@ struct forward {
 	bool keep;			/* the client's connection */
 	bool up_keep;
 	bool upgrade;
+	char accept[HTTP_ACCEPT_BYTES];	/* what the answer to that says */
 	bool alone;			/* its upstream serves no other */
 	bool up_done, down_head, down_done;
 	bool fresh;			/* the first request of this state */
@@ -184,7 +185,8 @@ take_request(struct conn *c, const struct http_request *rq)
 		return -ENOMEM;
 	f->head.cap = (uint32_t)size;
 	f->alone = http_body_may_be_missed(rq);
-	f->upgrade = rq->upgrade.len > 0 && !f->alone;
+	f->upgrade = rq->upgrade.len > 0 && !f->alone &&
+	    http_websocket_accept(rq->key, f->accept);
 	n = http_request_write(rq, f->upgrade, f->head.data, size);
 	if (n == 0)
 		return -ENOMEM;
@@ -476,7 +478,7 @@ interim(struct conn *c, const struct http_response *rs)
 	struct forward *f = c->forward;
 	bool up = rs->status == 101;
 
-	if (up && !(f->upgrade && http_response_upgrades(rs)))
+	if (up && !(f->upgrade && http_response_upgrades(rs, f->accept)))
 		return conn_refuse(c, REASON_UPSTREAM_MALFORMED);
 	if (++f->interim > INTERIM_MAX)
 		return conn_refuse(c, REASON_UPSTREAM_MALFORMED);

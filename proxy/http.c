@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proxy/http.h"
 
+#include <openssl/evp.h>
 #include <sodium.h>
 #include <stdio.h>
 
@@ -513,6 +514,24 @@ read_request_line(struct span line, struct http_request *rq)
 	return read_target(rq);
 }
 
+/* 16 bytes in base64, once (RFC 6455 4.1). */
+static bool
+read_key(struct http_request *rq)
+{
+	const struct http_field *f = http_field_find(rq->fields,
+	    rq->n_fields, "Sec-WebSocket-Key");
+	uint8_t key[16];
+	size_t n;
+
+	if (f == NULL || count_fields(rq->fields, rq->n_fields,
+	    "Sec-WebSocket-Key") != 1 || sodium_base642bin(key, sizeof(key),
+	    (const char *)f->value.data, f->value.len, NULL, &n, NULL,
+	    sodium_base64_VARIANT_ORIGINAL) != 0 || n != sizeof(key))
+		return false;
+	rq->key = f->value;
+	return true;
+}
+
 /* h2c would turn what we judge into what we cannot read. */
 static enum reason
 read_upgrade(struct http_request *rq)
@@ -529,7 +548,8 @@ read_upgrade(struct http_request *rq)
 	if (rq->minor == 1 && is(f->value, HTTP_UPGRADE) &&
 	    rq->method == HTTP_GET &&
 	    lists(rq->fields, rq->n_fields, "Connection", "upgrade") &&
-	    count_fields(rq->fields, rq->n_fields, "Upgrade") == 1)
+	    count_fields(rq->fields, rq->n_fields, "Upgrade") == 1 &&
+	    read_key(rq))
 		rq->upgrade = f->value;
 	return REASON_NONE;
 }
@@ -581,7 +601,7 @@ request_init(struct http_request *rq)
 {
 	memset(rq, 0, offsetof(struct http_request, fields));
 	rq->n_fields = 0;
-	rq->upgrade = rq->credential = span_of(NULL, 0);
+	rq->upgrade = rq->key = rq->credential = span_of(NULL, 0);
 	rq->expect_continue = false;
 }
 
@@ -696,6 +716,9 @@ response_body(struct http_response *rs, enum http_method method)
 		return why;
 	rs->body = framing.body;
 	rs->length = framing.length;
+	if ((rs->status < 200 || rs->status == 204) &&
+	    (rs->body == HTTP_BODY_CHUNKED || rs->length > 0))
+		return REASON_FRAMING;
 	if (method == HTTP_HEAD || rs->status < 200 || rs->status == 204 ||
 	    rs->status == 304) {
 		rs->body = HTTP_BODY_NONE;
@@ -772,11 +795,36 @@ http_response_parse(struct span stream, size_t *scanned,
 }
 
 bool
-http_response_upgrades(const struct http_response *rs)
+http_websocket_accept(struct span key, char out[static HTTP_ACCEPT_BYTES])
 {
+	static const char magic[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+	unsigned char text[64], digest[EVP_MAX_MD_SIZE];
+	unsigned n;
+
+	if (key.len + sizeof(magic) > sizeof(text))
+		return false;
+	memcpy(text, key.data, key.len);
+	memcpy(text + key.len, magic, sizeof(magic) - 1);
+	if (EVP_Digest(text, key.len + sizeof(magic) - 1, digest, &n,
+	    EVP_sha1(), NULL) != 1 || n != 20)
+		return false;
+	sodium_bin2base64(out, HTTP_ACCEPT_BYTES, digest, n,
+	    sodium_base64_VARIANT_ORIGINAL);
+	return true;
+}
+
+bool
+http_response_upgrades(const struct http_response *rs, const char *accept)
+{
+	const struct http_field *f = http_field_find(rs->fields, rs->n_fields,
+	    "Sec-WebSocket-Accept");
+
 	return rs->status == 101 && is(rs->upgrade, HTTP_UPGRADE) &&
 	    count_fields(rs->fields, rs->n_fields, "Upgrade") == 1 &&
-	    lists(rs->fields, rs->n_fields, "Connection", "upgrade");
+	    lists(rs->fields, rs->n_fields, "Connection", "upgrade") &&
+	    f != NULL && span_eq(f->value, span_str(accept)) &&
+	    count_fields(rs->fields, rs->n_fields,
+	    "Sec-WebSocket-Accept") == 1;
 }
 
 /* ---- credentials ---- */

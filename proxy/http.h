@@ -63,7 +63,9 @@ struct http_request {
 	uint64_t length;	/* of HTTP_BODY_LENGTH */
 	bool keep_alive;
 	bool expect_continue;
-	struct span upgrade;	/* the Upgrade field when Connection names it */
+	struct span upgrade;	/* the Upgrade field when Connection names it
+				 * and Sec-WebSocket-Key is one */
+	struct span key;	/* that key */
 	struct span credential;	/* the Proxy-Authorization value, or empty */
 	size_t head_bytes;	/* with the empty line */
 };
@@ -97,14 +99,22 @@ struct http_response {
 };
 
 /* `method` is that of the request answered (HEAD and CONNECT have no body).
- * PARSE_BAD sets *why (UPSTREAM_MALFORMED, HEAD_TOO_LARGE, FRAMING). */
+ * PARSE_BAD sets *why (UPSTREAM_MALFORMED, HEAD_TOO_LARGE, FRAMING).  FRAMING
+ * also for a 1xx or 204 that says it has a body: it has none, but not every
+ * client knows (RFC 9110 8.6, RFC 9112 6.1). */
 MUST_USE enum parse http_response_parse(struct span stream, size_t *scanned,
     enum http_method method, struct http_response *out, enum reason *why);
 
+/* What Sec-WebSocket-Accept has to say to a request with this key (RFC 6455
+ * 4.2.2).  False when it cannot be computed. */
+#define HTTP_ACCEPT_BYTES 29u	/* and the NUL */
+MUST_USE bool http_websocket_accept(struct span key,
+    char out[static HTTP_ACCEPT_BYTES]);
 /* True for a 101 to what was asked for: one Upgrade field, of HTTP_UPGRADE,
- * that Connection names.  Any other 101 is an error of the server (RFC 9110
- * 7.8). */
-bool http_response_upgrades(const struct http_response *rs);
+ * that Connection names, and one Sec-WebSocket-Accept, of this text.  Any
+ * other 101 is an error of the server (RFC 9110 7.8, RFC 6455 4.1). */
+bool http_response_upgrades(const struct http_response *rs,
+    const char *accept);
 
 /*
  * Walks a chunked body (RFC 9112 7.1) with trailers, byte-exact: what it

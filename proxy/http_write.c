@@ -65,6 +65,9 @@ http_field_is_hop(const struct http_field *f, const struct http_field *fields,
 static const char *const not_from_1_0[] = { "Expect", NULL };
 static const char *const not_to_1_0[] = { "Transfer-Encoding", "Trailer",
 	NULL };
+/* Of an answer that has no body, "Content-Length: 0" is what is left of them
+ * (RFC 9110 8.6). */
+static const char *const not_without_body[] = { "Content-Length", NULL };
 static const char *const nothing[] = { NULL };
 
 static bool
@@ -164,6 +167,7 @@ http_response_write(const struct http_response *rs, unsigned minor,
 	put(&w, rs->reason);
 	put_text(&w, "\r\n");
 	put_fields(&w, rs->fields, rs->n_fields,
+	    rs->status < 200 || rs->status == 204 ? not_without_body :
 	    minor == 0 ? not_to_1_0 : nothing);
 	put_via(&w, rs->minor);
 	if (then == HTTP_THEN_UPGRADE) {

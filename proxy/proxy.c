@@ -242,8 +242,8 @@ digest_init(void)
 	uint8_t out[EVP_MAX_MD_SIZE];
 
 	OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
-	return EVP_Digest("", 0, out, NULL, EVP_sha256(), NULL) == 1 ? 0 :
-	    -ENOMEM;
+	return EVP_Digest("", 0, out, NULL, EVP_sha256(), NULL) == 1 &&
+	    EVP_Digest("", 0, out, NULL, EVP_sha1(), NULL) == 1 ? 0 : -ENOMEM;
 }
 
 int

@@ -440,25 +440,42 @@ W20_an_upgrade_that_hides_the_rest_is_refused(void **state)
 	}
 }
 
+#define KEY "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+
 static void
 W20_only_a_websocket_that_connection_names_is_an_upgrade(void **state)
 {
+	static const char *const no_key[] = { "", KEY KEY,
+		"Sec-WebSocket-Key:\r\n",
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ\r\n",
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25j\r\n",
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZWU=\r\n",
+	};
+	char text[300];
+
 	(void)state;
 	assert_int_equal(request(GET "Connection: keep-alive, Upgrade\r\n"
-	    "Upgrade: WebSocket\r\n\r\n"), REASON_NONE);
+	    "Upgrade: WebSocket\r\n" KEY "\r\n"), REASON_NONE);
 	assert_span(rq.upgrade, "WebSocket");
-	assert_int_equal(request(GET "Upgrade: websocket\r\n\r\n"),
+	assert_span(rq.key, "dGhlIHNhbXBsZSBub25jZQ==");
+	for (size_t i = 0; i < COUNT(no_key); i++) {
+		snprintf(text, sizeof(text), GET "Connection: upgrade\r\n"
+		    "Upgrade: websocket\r\n%s\r\n", no_key[i]);
+		assert_int_equal(request(text), REASON_NONE);
+		assert_int_equal(rq.upgrade.len, 0);
+	}
+	assert_int_equal(request(GET "Upgrade: websocket\r\n" KEY "\r\n"),
 	    REASON_NONE);
 	assert_int_equal(rq.upgrade.len, 0);
 	assert_int_equal(request("GET / HTTP/1.0\r\n" H
-	    "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"),
+	    "Connection: upgrade\r\nUpgrade: websocket\r\n" KEY "\r\n"),
 	    REASON_NONE);
 	assert_int_equal(rq.upgrade.len, 0);
 	assert_int_equal(request(GET "Connection: upgrade\r\n"
-	    "Upgrade: TLS/1.3\r\n\r\n"), REASON_NONE);
+	    "Upgrade: TLS/1.3\r\n" KEY "\r\n"), REASON_NONE);
 	assert_int_equal(rq.upgrade.len, 0);
 	assert_int_equal(request("POST / HTTP/1.1\r\n" H
-	    "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"),
+	    "Connection: upgrade\r\nUpgrade: websocket\r\n" KEY "\r\n"),
 	    REASON_NONE);
 	assert_int_equal(rq.upgrade.len, 0);
 }
@@ -587,9 +604,37 @@ N07_an_answer_that_has_no_body_has_none_whatever_it_says(void **state)
 	assert_int_equal(response("HTTP/1.1 304 Not Modified\r\n"
 	    "Content-Length: 9\r\n\r\n"), REASON_NONE);
 	assert_int_equal(rs.body, HTTP_BODY_NONE);
+	assert_int_equal(response("HTTP/1.1 304 Not Modified\r\n"
+	    "Transfer-Encoding: chunked\r\n\r\n"), REASON_NONE);
+	assert_int_equal(rs.body, HTTP_BODY_NONE);
 	assert_int_equal(response("HTTP/1.1 204 No Content\r\n\r\n"),
 	    REASON_NONE);
 	assert_int_equal(rs.body, HTTP_BODY_NONE);
+	assert_int_equal(response("HTTP/1.1 204 No Content\r\n"
+	    "Content-Length: 0\r\n\r\n"), REASON_NONE);
+	assert_int_equal(rs.body, HTTP_BODY_NONE);
+}
+
+/* It may not say that it has one (RFC 9110 8.6, RFC 9112 6.1): not every
+ * client knows that it has none. */
+static void
+N07_an_answer_that_must_have_no_body_says_so(void **state)
+{
+	static const char *const heads[] = { "100 Continue", "101 Switching",
+		"103 Early Hints", "199 x", "204 No Content" };
+	static const char *const says[] = { "Content-Length: 1",
+		"Transfer-Encoding: chunked" };
+	char text[100];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(heads); i++)
+		for (size_t k = 0; k < COUNT(says); k++) {
+			snprintf(text, sizeof(text), "HTTP/1.1 %s\r\n%s\r\n"
+			    "\r\n", heads[i], says[k]);
+			assert_int_equal(response(text), REASON_FRAMING);
+			assert_int_equal(response_to(HTTP_HEAD, text),
+			    REASON_FRAMING);
+		}
 }
 
 static void
@@ -619,32 +664,55 @@ static void
 N08_an_upgrade_is_the_one_that_was_asked_for(void **state)
 {
 #define SWITCH "HTTP/1.1 101 Switching\r\n"
+#define TO_WEBSOCKET "Connection: upgrade\r\nUpgrade: websocket\r\n"
+#define OUR_ACCEPT "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+#define ACCEPT "Sec-WebSocket-Accept: " OUR_ACCEPT "\r\n"
 	static const char *const no[] = {
-		SWITCH "\r\n",
-		SWITCH "Upgrade: websocket\r\n\r\n",
-		SWITCH "Connection: upgrade\r\n\r\n",
-		SWITCH "Connection: upgrade\r\nUpgrade:\r\n\r\n",
-		SWITCH "Connection: upgrade\r\nUpgrade: h2c\r\n\r\n",
-		SWITCH "Connection: upgrade\r\nUpgrade: websocket, h2c\r\n"
-		    "\r\n",
-		SWITCH "Connection: upgrade\r\nUpgrade: websocket2\r\n\r\n",
-		SWITCH "Connection: upgrade\r\nUpgrade: websocket\r\n"
-		    "Upgrade: h2c\r\n\r\n",
-		SWITCH "Connection: upgraded\r\nUpgrade: websocket\r\n"
-		    "\r\n",
-		"HTTP/1.1 200 OK\r\nConnection: upgrade\r\n"
+		SWITCH ACCEPT "\r\n",
+		SWITCH ACCEPT "Upgrade: websocket\r\n\r\n",
+		SWITCH ACCEPT "Connection: upgrade\r\n\r\n",
+		SWITCH ACCEPT "Connection: upgrade\r\nUpgrade:\r\n\r\n",
+		SWITCH ACCEPT "Connection: upgrade\r\nUpgrade: h2c\r\n\r\n",
+		SWITCH ACCEPT "Connection: upgrade\r\n"
+		    "Upgrade: websocket, h2c\r\n\r\n",
+		SWITCH ACCEPT "Connection: upgrade\r\n"
+		    "Upgrade: websocket2\r\n\r\n",
+		SWITCH ACCEPT "Connection: upgrade\r\n"
+		    "Upgrade: websocket\r\nUpgrade: h2c\r\n\r\n",
+		SWITCH ACCEPT "Connection: upgraded\r\n"
 		    "Upgrade: websocket\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nConnection: upgrade\r\n"
+		    "Upgrade: websocket\r\n" ACCEPT "\r\n",
+		SWITCH TO_WEBSOCKET "\r\n",
+		SWITCH TO_WEBSOCKET ACCEPT ACCEPT "\r\n",
+		SWITCH TO_WEBSOCKET "Sec-WebSocket-Accept: "
+		    "S3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
 	};
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(no); i++) {
 		assert_int_equal(response(no[i]), REASON_NONE);
-		if (http_response_upgrades(&rs))
+		if (http_response_upgrades(&rs, OUR_ACCEPT))
 			fail_msg("%zu: %s", i, no[i]);
 	}
 	assert_int_equal(response(SWITCH "Connection: x, Upgrade\r\n"
-	    "Upgrade: WebSocket\r\n\r\n"), REASON_NONE);
-	assert_true(http_response_upgrades(&rs));
+	    "Upgrade: WebSocket\r\n" ACCEPT "\r\n"), REASON_NONE);
+	assert_true(http_response_upgrades(&rs, OUR_ACCEPT));
+	assert_false(http_response_upgrades(&rs, "x"));
+}
+
+/* The example of RFC 6455 1.3. */
+static void
+the_answer_to_a_websocket_key(void **state)
+{
+	char out[HTTP_ACCEPT_BYTES];
+
+	(void)state;
+	assert_true(http_websocket_accept(
+	    span_str("dGhlIHNhbXBsZSBub25jZQ=="), out));
+	assert_string_equal(out, OUR_ACCEPT);
+	assert_false(http_websocket_accept(span_str(
+	    "dGhlIHNhbXBsZSBub25jZQdGhlIHNhbXBsZSBub25jZQ=="), out));
 }
 
 static void
@@ -772,6 +840,8 @@ main(void)
 		    N07_a_body_without_a_length_ends_with_the_connection),
 		cmocka_unit_test(
 		    N07_an_answer_that_has_no_body_has_none_whatever_it_says),
+		cmocka_unit_test(N07_an_answer_that_must_have_no_body_says_so),
+		cmocka_unit_test(the_answer_to_a_websocket_key),
 		cmocka_unit_test(N08_interim_answers_are_read_one_by_one),
 		cmocka_unit_test(N08_an_upgrade_is_the_one_that_was_asked_for),
 		cmocka_unit_test(a_malformed_answer_is_refused),

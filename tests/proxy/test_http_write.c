@@ -160,11 +160,12 @@ W20_an_upgrade_goes_on_only_when_asked_for(void **state)
 {
 	static const char text[] = "GET / HTTP/1.1\r\nHost: a.example\r\n"
 	    "Connection: Upgrade\r\nUpgrade: websocket\r\n"
-	    "Sec-WebSocket-Key: k\r\n\r\n";
+	    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 	(void)state;
 	assert_string_equal(sent(text, true), "GET / HTTP/1.1\r\n"
-	    "Host: a.example\r\nSec-WebSocket-Key: k\r\n"
+	    "Host: a.example\r\n"
+	    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 	    "Via: 1.1 penstock\r\nConnection: upgrade\r\n"
 	    "Upgrade: websocket\r\n\r\n");
 	sent(text, false);
@@ -185,6 +186,10 @@ an_answer_says_how_its_connection_goes_on(void **state)
 	    "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n",
 	    HTTP_THEN_UPGRADE), "HTTP/1.1 101 Switching\r\nVia: 1.1 penstock\r\n"
 	    "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+	assert_string_equal(answered("HTTP/1.1 204 Gone\r\n"
+	    "Content-Length: 0\r\nX: y\r\n\r\n", HTTP_THEN_KEEP),
+	    "HTTP/1.1 204 Gone\r\nX: y\r\nVia: 1.1 penstock\r\n"
+	    "Connection: keep-alive\r\n\r\n");
 	assert_string_equal(answered("HTTP/1.1 100 Continue\r\n\r\n",
 	    HTTP_THEN_CLOSE), "HTTP/1.1 100 Continue\r\nVia: 1.1 penstock\r\n\r\n");
 }

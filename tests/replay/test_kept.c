@@ -156,7 +156,9 @@ a_body_that_may_be_missed_ends_its_upstream(void **state)
 		{ "DELETE /a HTTP/1.1\r\nContent-Length: 4\r\n", true },
 		{ "FOO /a HTTP/1.1\r\nContent-Length: 4\r\n", true },
 		{ "GET /a HTTP/1.1\r\nContent-Length: 4\r\n"
-		    "Connection: upgrade\r\nUpgrade: websocket\r\n", true },
+		    "Connection: upgrade\r\nUpgrade: websocket\r\n"
+		    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+		    true },
 		{ "POST /a HTTP/1.1\r\nContent-Length: 4\r\n", false },
 		{ "GET /a HTTP/1.1\r\nContent-Length: 0\r\n", false },
 	};

@@ -401,8 +401,9 @@ a_client_of_1_0_gets_other_bodies_as_they_are(void **state)
 	"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" \
 	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 #define SWITCH "HTTP/1.1 101 Switching Protocols\r\n"
+#define ACCEPT "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
 #define TO_WEBSOCKET SWITCH "Upgrade: websocket\r\n" \
-	"Connection: Upgrade\r\n\r\n"
+	"Connection: Upgrade\r\n" ACCEPT "\r\n"
 
 /* Nothing of it reaches the client, nor of what the server says next. */
 static void
@@ -421,13 +422,40 @@ N08_an_upgrade_that_nobody_asked_for_is_an_error(void **state)
 		{ "GET /ws HTTP/1.0\r\nHost: allowed.test\r\n"
 		    "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n",
 		    TO_WEBSOCKET },
+		/* a key is missing, or no key */
+		{ ASKS "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+		    TO_WEBSOCKET "first" },
+		{ ASKS "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+		    "Sec-WebSocket-Key: x\r\n\r\n", TO_WEBSOCKET "first" },
 		{ ASKS_WEBSOCKET, SWITCH "Upgrade: h2c\r\n"
-		    "Connection: Upgrade\r\n\r\nfirst" },
+		    "Connection: Upgrade\r\n" ACCEPT "\r\nfirst" },
 		{ ASKS_WEBSOCKET, SWITCH "Upgrade: websocket, h2c\r\n"
+		    "Connection: Upgrade\r\n" ACCEPT "\r\nfirst" },
+		{ ASKS_WEBSOCKET, SWITCH "Upgrade: websocket\r\n" ACCEPT
+		    "\r\nfirst" },
+		{ ASKS_WEBSOCKET, SWITCH "Connection: Upgrade\r\n" ACCEPT
+		    "\r\nfirst" },
+		{ ASKS_WEBSOCKET, SWITCH ACCEPT "\r\nfirst" },
+		/* of a server that has not read the key */
+		{ ASKS_WEBSOCKET, SWITCH "Upgrade: websocket\r\n"
 		    "Connection: Upgrade\r\n\r\nfirst" },
-		{ ASKS_WEBSOCKET, SWITCH "Upgrade: websocket\r\n\r\nfirst" },
-		{ ASKS_WEBSOCKET, SWITCH "Connection: Upgrade\r\n\r\nfirst" },
-		{ ASKS_WEBSOCKET, SWITCH "\r\nfirst" },
+		{ ASKS_WEBSOCKET, SWITCH "Upgrade: websocket\r\n"
+		    "Connection: Upgrade\r\nSec-WebSocket-Accept: "
+		    "AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n\r\nfirst" },
+		{ ASKS_WEBSOCKET, SWITCH "Upgrade: websocket\r\n"
+		    "Connection: Upgrade\r\n" ACCEPT ACCEPT "\r\nfirst" },
+		/* what has no body, says it, and a client may believe it */
+		{ ASKS "\r\n", "HTTP/1.1 100 Continue\r\n"
+		    "Content-Length: 5\r\n\r\nfirst" },
+		{ ASKS "\r\n", "HTTP/1.1 103 Early Hints\r\n"
+		    "Transfer-Encoding: chunked\r\n\r\n" },
+		{ ASKS "\r\n", "HTTP/1.1 204 No Content\r\n"
+		    "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" },
+		{ ASKS "\r\n", "HTTP/1.1 204 No Content\r\n"
+		    "Content-Length: 5\r\n\r\nfirst" },
+		{ ASKS_WEBSOCKET, SWITCH "Upgrade: websocket\r\n"
+		    "Connection: Upgrade\r\n" ACCEPT
+		    "Content-Length: 5\r\n\r\nfirst" },
 	};
 	const struct record *r;
 	int fd, server;
