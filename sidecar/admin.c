@@ -61,6 +61,12 @@ admin_check_effect(enum admin_check c)
 	return checks[c].effect;
 }
 
+static bool
+is_live(const struct health *h)
+{
+	return clock_mono_ms() - h->beat_ms < HEALTH_STALE_MS;
+}
+
 bool
 admin_check_ok(const struct health *h, enum admin_check c)
 {
@@ -72,7 +78,8 @@ admin_check_ok(const struct health *h, enum admin_check c)
 	case CHECK_RECORDER: return h->recorder_ready;
 	case CHECK_RULES: return h->rules;
 	case CHECK_NOT_DRAINING: return !h->draining;
-	case CHECK_POLICY_CURRENT: return !h->stale;
+	case CHECK_LIVE: return is_live(h);
+	case CHECK_POLICY_STALE: return !h->stale;
 	case CHECK_SETTINGS_CURRENT: return h->waits_for_start[0] == '\0';
 	case CHECK_ENFORCING: return h->unenforced == UNENFORCED_NOTHING;
 	case CHECK_COUNT: break;
@@ -83,7 +90,7 @@ admin_check_ok(const struct health *h, enum admin_check c)
 bool
 admin_is_ready(const struct health *h)
 {
-	for (unsigned c = 0; c < CHECK_POLICY_CURRENT; c++)
+	for (unsigned c = 0; c < CHECK_POLICY_STALE; c++)
 		if (!admin_check_ok(h, (enum admin_check)c))
 			return false;
 	return true;
@@ -118,12 +125,6 @@ look(const struct admin *a)
 	return h;
 }
 
-static bool
-is_live(const struct health *h)
-{
-	return clock_mono_ms() - h->beat_ms < HEALTH_STALE_MS;
-}
-
 static unsigned
 get_livez(struct admin *a)
 {
@@ -145,7 +146,7 @@ static unsigned
 get_readyz(struct admin *a, bool verbose)
 {
 	struct health h = look(a);
-	bool ready = admin_is_ready(&h) && is_live(&h);
+	bool ready = admin_is_ready(&h);
 
 	for (unsigned i = 0; i < CHECK_COUNT; i++) {
 		enum admin_check c = (enum admin_check)i;

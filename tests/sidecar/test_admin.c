@@ -119,6 +119,8 @@ each_thing_that_closes_makes_it_unready(void **state)
 	WITHOUT(recorder_ready, false);
 	WITHOUT(resolver_ready, false);
 	WITHOUT(draining, true);
+	WITHOUT(rules, false);
+	WITHOUT(beat_ms, now_ms() - HEALTH_STALE_MS - 1);
 }
 
 static void
@@ -129,8 +131,8 @@ a_refused_policy_is_told_and_keeps_readiness(void **state)
 	(void)state;
 	h.stale = true;
 	assert_true(admin_is_ready(&h));
-	assert_false(admin_check_ok(&h, CHECK_POLICY_CURRENT));
-	assert_string_equal(admin_check_effect(CHECK_POLICY_CURRENT), "none");
+	assert_false(admin_check_ok(&h, CHECK_POLICY_STALE));
+	assert_string_equal(admin_check_effect(CHECK_POLICY_STALE), "none");
 	snprintf(h.waits_for_start, sizeof(h.waits_for_start), "engines");
 	assert_true(admin_is_ready(&h));
 	assert_false(admin_check_ok(&h, CHECK_SETTINGS_CURRENT));
@@ -225,6 +227,32 @@ readiness_and_liveness_are_told_apart(void **state)
 	health_write(page, &h);
 	assert_int_equal(ask("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"), 503);
 	assert_int_equal(ask("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"), 503);
+	assert_non_null(strstr(got, "[-] live effect: none\nnot ready\n"));
+	/* and wherever else readiness is told */
+	assert_int_equal(ask("GET /status HTTP/1.1\r\nHost: x\r\n\r\n"), 200);
+	assert_non_null(strstr(got, "\"ready\":false"));
+	assert_non_null(strstr(got, "\"live\":false"));
+	assert_int_equal(ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+	    200);
+	assert_non_null(strstr(got, "penstock_check_ok{check=\"live\","
+	    "effect=\"none\"} 0\n"));
+}
+
+static void
+a_refused_policy_has_one_name_everywhere(void **state)
+{
+	struct health h = good;
+
+	(void)state;
+	h.stale = true;
+	h.beat_ms = now_ms();
+	health_write(page, &h);
+	assert_int_equal(ask("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"), 200);
+	assert_non_null(strstr(got, "[-] policy_stale effect: none\n"));
+	assert_int_equal(ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+	    200);
+	assert_non_null(strstr(got, "penstock_check_ok{check=\"policy_stale\","
+	    "effect=\"none\"} 0\n"));
 }
 
 static void
@@ -336,6 +364,7 @@ main(void)
 		WITH(each_thing_that_closes_makes_it_unready),
 		WITH(a_refused_policy_is_told_and_keeps_readiness),
 		WITH(readiness_and_liveness_are_told_apart),
+		WITH(a_refused_policy_has_one_name_everywhere),
 		WITH(what_is_not_asked_well_is_refused),
 		WITH(a_client_that_sends_a_byte_now_and_then_has_no_more_time),
 		WITH(it_is_said_why_it_does_not_enforce),
