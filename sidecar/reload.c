@@ -126,8 +126,10 @@ reload_ended(struct parent *p)
 	p->compile.ready = false;
 	if (p->compile_limit != NULL)
 		event_del(p->compile_limit);
-	if (!answered)
+	if (!answered && p->phase < PHASE_DRAIN)
 		refuse(p, "the role compile ended without an answer");
+	else if (!answered)
+		log_line(LOG_INFO_, "reload given up: the daemon stops");
 	if (p->reload_again && p->phase == PHASE_SERVING)
 		reload_now(p);
 	reload_own(p);

@@ -553,6 +553,26 @@ signals_that_go_to_the_whole_group_end_in_order(void **state)
 	assert_false(logged("role ended"));
 }
 
+/* Nothing was wrong with the policy. */
+static void
+a_reload_that_an_end_overtakes_is_no_refusal(void **state)
+{
+	char path[128];
+
+	(void)state;
+	start_ready(0);
+	kill(daemon_pid, SIGSTOP);
+	kill(daemon_pid, SIGHUP);
+	kill(daemon_pid, SIGTERM);
+	kill(daemon_pid, SIGCONT);
+	assert_int_equal(stop(), 0);
+	assert_false(logged("level=error"));
+	assert_false(logged("policy refused"));
+	path_of(path, "out");
+	assert_non_null(strstr(get(path), "\"kind\":\"stop\""));
+	assert_null(strstr(get(path), "refused:"));
+}
+
 static void
 a_recorder_that_dies_in_a_drain_is_started_again(void **state)
 {
@@ -885,6 +905,7 @@ main(void)
 		EACH(lab_prefixes_are_shown),
 		EACH(an_address_that_comes_later_is_the_daemon_s_own),
 		EACH(signals_that_go_to_the_whole_group_end_in_order),
+		EACH(a_reload_that_an_end_overtakes_is_no_refusal),
 		EACH(a_recorder_that_dies_in_a_drain_is_started_again),
 		EACH(an_engine_that_hangs_takes_no_records_with_it),
 		EACH(only_its_writer_can_write_a_page_of_state),
