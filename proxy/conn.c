@@ -619,6 +619,8 @@ conn_new(struct listener *l, int fd, const struct endpoint *peer,
 	if (!place.held)
 		p->n_refusing++;
 	p->n_open++;
+	c->late = p->draining;
+	p->n_late += c->late;
 	count_add(p->parts.counts, COUNT_CONNECTIONS_OPEN, 1);
 	LIST_INSERT_HEAD(&p->open, c, link);
 	if (refused != REASON_NONE)
@@ -677,6 +679,7 @@ conn_free(struct conn *c)
 		p->n_refusing--;
 	limit_give(p->limit, &c->place);
 	p->n_open--;
+	p->n_late -= c->late;
 	count_add(p->parts.counts, COUNT_CONNECTIONS_OPEN, -1);
 	if (watch_turning(p->watch)) {
 		c->is_gone = true;

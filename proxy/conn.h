@@ -157,6 +157,7 @@ struct conn {
 	bool is_dialled;		/* what the end tells of reached
 					 * end->dialled */
 	bool probed;			/* upstream has keep-alive */
+	bool late;			/* it came in a drain */
 };
 
 LIST_HEAD(conn_list, conn);
@@ -188,6 +189,7 @@ struct proxy {
 	struct conn_queue again;	/* can go on without an edge */
 	struct watch *watch;
 	unsigned n_open, n_refusing, n_again;
+	unsigned n_late;		/* of those open; no drain waits */
 	struct event *flush, *resume, *grace, *sweep, *later;
 	struct {
 		unsigned ms;

@@ -21,7 +21,7 @@ listen_pause(struct proxy *p)
 {
 	struct timeval tv = { 0, PAUSE_MS * 1000 };
 
-	if (p->paused || p->draining)
+	if (p->paused)
 		return;
 	p->paused = true;
 	count_add(p->parts.counts, COUNT_ACCEPT_PAUSES, 1);

@@ -188,7 +188,7 @@ on_resume(evutil_socket_t fd, short what, void *arg)
 	p->paused = false;
 	if (p->reserve < 0)
 		p->reserve = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-	for (size_t i = 0; i < p->parts.n_listeners && !p->draining; i++)
+	for (size_t i = 0; i < p->parts.n_listeners; i++)
 		event_add(p->listeners[i].ev, NULL);
 }
 
@@ -300,6 +300,9 @@ proxy_free(struct proxy *p)
 		return;
 	p->drained = NULL;
 	while ((c = LIST_FIRST(&p->open)) != NULL) {
+		/* One that came late has no answer yet. */
+		if (c->late && c->state == CONN_NAME)
+			conn_refuse(c, REASON_DRAINING);
 		conn_cut(c, HOW_CUT, REASON_DRAINING);
 		c->deadline_ms = 1;	/* long ago: no draining now */
 		conn_run(c);
@@ -386,7 +389,7 @@ proxy_gone(struct proxy *p)
 {
 	void (*drained)(void *) = p->drained;
 
-	if (!p->draining || p->n_open > 0 || drained == NULL)
+	if (!p->draining || p->n_open > p->n_late || drained == NULL)
 		return;
 	p->drained = NULL;
 	drained(p->drained_arg);
@@ -400,9 +403,6 @@ proxy_drain(struct proxy *p, void (*drained)(void *arg), void *arg)
 	p->draining = true;
 	p->drained = drained;
 	p->drained_arg = arg;
-	event_del(p->resume);
-	for (size_t i = 0; i < p->parts.n_listeners; i++)
-		event_del(p->listeners[i].ev);
 	/* Kept HTTP connections without a request end now; what is under way
 	 * goes on to its end. */
 	for (; c != NULL; c = next) {

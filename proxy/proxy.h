@@ -88,7 +88,8 @@ void proxy_set_limits(struct proxy *p, const struct proxy_limits *limits);
 /* A restarted resolver's table. */
 void proxy_set_pins(struct proxy *p, const struct pins *pins);
 
-/* Stop accepting; `drained` is called once when no connection is left. */
+/* Whoever comes from here on is refused (draining); `drained` is called once
+ * when no connection is left of those that there were. */
 void proxy_drain(struct proxy *p, void (*drained)(void *arg), void *arg);
 
 /* The largest memory that all connections can hold in the engines, bytes: not

@@ -346,6 +346,7 @@ start_phase(struct parent *p)
 			serving(p);
 		return rc;
 	case PHASE_CLOSE:
+		shared_close_listeners(p);
 		child_send(&p->children[CHILD_RESOLVER], IPC_STOP);
 		child_send(&p->children[CHILD_ADMIN], IPC_STOP);
 		child_send(&p->children[CHILD_WARDEN], IPC_STOP);
@@ -528,7 +529,8 @@ drain(struct parent *p)
 	p->phase = PHASE_DRAIN;
 	log_line(LOG_INFO_, "stopping: connections are drained");
 	notify_status("STOPPING=1", "connections are drained");
-	shared_close_listeners(p);
+	if (p->compile.pid > 0)
+		kill(p->compile.pid, SIGKILL);
 	last_call(p, p->settings.drain_timeout_ms + FLUSH_LIMIT_MS);
 	for (unsigned i = 0; i < p->n_engines; i++)
 		child_send(&p->children[CHILD_ENGINE + i], IPC_DRAIN);

@@ -129,8 +129,9 @@ parent_engines_ready(const struct parent *p)
 /* ---- shared.c: memory and sockets ---- */
 /* 0 or -errno; -EBUSY when another penstock writes the ledger. */
 MUST_USE int shared_make(struct parent *p);
-/* Accept and reset on the listeners while no engine lives. */
+/* Accept and reset on the listeners while no engine turns. */
 void shared_guard(struct parent *p);
+/* Those of engines and resolver; they have their own. */
 void shared_close_listeners(struct parent *p);
 /* Open the file of records in a directory of our own; fd or -errno. */
 MUST_USE int shared_ledger_file(const struct parent *p);

@@ -256,7 +256,7 @@ lock_ledger(struct parent *p)
 void
 shared_guard(struct parent *p)
 {
-	bool alone = p->phase <= PHASE_SERVING && parent_engines_ready(p) == 0;
+	bool alone = p->phase <= PHASE_DRAIN && parent_engines_ready(p) == 0;
 
 	for (unsigned i = 0; i < p->settings.n_listeners; i++) {
 		if (p->reset[i] == NULL)
@@ -276,6 +276,15 @@ on_waiting(evutil_socket_t fd, short what, void *arg)
 	sockets_reset_waiting((int)fd, RESET_PER_WAKE);
 }
 
+static void
+close_one(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* Not even ours are open then: a client that comes is told so at once. */
 void
 shared_close_listeners(struct parent *p)
 {
@@ -283,8 +292,10 @@ shared_close_listeners(struct parent *p)
 		if (p->reset[i] != NULL)
 			event_free(p->reset[i]);
 		p->reset[i] = NULL;
-		if (p->listeners[i] >= 0)
-			close(p->listeners[i]);
-		p->listeners[i] = -1;
+		close_one(&p->listeners[i]);
+	}
+	for (unsigned i = 0; i < p->settings.n_dns; i++) {
+		close_one(&p->dns_udp[i]);
+		close_one(&p->dns_tcp[i]);
 	}
 }

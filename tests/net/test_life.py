@@ -383,6 +383,61 @@ def test_term_ends_in_order(fresh):
     assert lab.records(kind="stop")
 
 
+FIRST = """
+import socket
+s = socket.create_connection(("203.0.113.15", 7000), 5)
+s.settimeout(5)
+try:
+    print("came", s.recv(100))
+except ConnectionError:
+    print("reset")
+"""
+
+
+def test_who_comes_in_a_drain_is_refused_at_once(fresh):
+    """Not left to a handshake that the kernel completes; what is open goes
+    on."""
+    lab = fresh
+    assert reached(fetch(lab)) and "came" in lab.python(FIRST).out
+    p = lab.start(lab.agent_space, *lab.AS_AGENT, PYTHON, "-c", HOLD, "9",
+                  stdout=-1)
+    try:
+        assert p.stdout.readline() == b"open\n"
+        for pid in parents(lab):
+            os.kill(pid, signal.SIGTERM)
+        lab.wait(lambda: "drained" in lab.log(), 5, "the drain")
+        r = fetch(lab)
+        assert not reached(r) and "alert" in r.text, r
+        assert r.seconds < 2, r
+        r = lab.agent("curl", "-sS", "-m", "6", "-x", "http://%s:15080" %
+                      lab.proxy_address, "http://allowed.test/")
+        assert "draining" in r.out and r.seconds < 2, r
+        r = lab.python(FIRST)       # the server would speak first
+        assert r.out == "reset\n" and r.seconds < 2, r
+        lab.record(reason="draining")
+        assert p.stdout.readline() == b"kept\n"
+    finally:
+        lab.stop(p)
+    assert lab.penstock.wait(10) == 0
+    r = fetch(lab)
+    assert not reached(r) and r.seconds < 2, r
+
+
+def test_a_parent_that_hangs_is_told_wherever_readiness_is(fresh):
+    lab = fresh
+    for pid in parents(lab):
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        lab.wait(lambda: lab.get("/readyz")[0] == 503, 6, "readyz")
+        assert "[-] live effect: none" in lab.get("/readyz")[1]
+        assert not json.loads(lab.get("/status")[1])["ready"]
+        assert 'check="live",effect="none"} 0' in lab.get("/metrics")[1]
+    finally:
+        for pid in parents(lab):
+            os.kill(pid, signal.SIGCONT)
+    lab.wait(lambda: lab.get("/readyz")[0] == 200, 5, "readiness")
+
+
 def test_kill_of_the_parent_leaves_nobody_serving(fresh):
     lab = fresh
     assert reached(fetch(lab))

@@ -64,7 +64,7 @@ static struct {
 	uint8_t *image;
 	int orders[2], asked;
 	bool up;
-	atomic_bool beats;
+	atomic_bool beats, drained;
 	struct record last;
 } st;
 
@@ -172,7 +172,15 @@ on_beat(evutil_socket_t fd, short what, void *arg)
 		emit_state_beat(st.state, true);
 }
 
-/* 'p': take st.policy; 'l': take st.limits; 'h': hold for a while; 'q': end. */
+static void
+on_drained(void *arg)
+{
+	(void)arg;
+	atomic_store(&st.drained, true);
+}
+
+/* 'p': take st.policy; 'l': take st.limits; 'h': hold for a while; 'd': drain;
+ * 'q': end. */
 static void
 on_order(evutil_socket_t fd, short what, void *arg)
 {
@@ -186,6 +194,8 @@ on_order(evutil_socket_t fd, short what, void *arg)
 		proxy_set_policy(st.proxy, st.policy);
 	if (c == 'l')
 		proxy_set_limits(st.proxy, st.limits);
+	if (c == 'd')
+		proxy_drain(st.proxy, on_drained, NULL);
 	if (c == 'q')
 		event_base_loopbreak(st.base);
 	if (write(fd, &c, 1) != 1)
@@ -346,6 +356,18 @@ void
 stage_hold(void)
 {
 	order('h');
+}
+
+void
+stage_drain(void)
+{
+	order('d');
+}
+
+bool
+stage_drained(void)
+{
+	return atomic_load(&st.drained);
 }
 
 void

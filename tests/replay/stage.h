@@ -30,6 +30,8 @@ void stage_up(const char *policy, const struct proxy_limits *limits);
 void stage_down(void);
 /* The proxy ends; its last records can still be read. */
 void stage_stop(void);
+void stage_drain(void);
+bool stage_drained(void);	/* what it was told of has come */
 void stage_policy(const char *text);	/* reload */
 void stage_limit(const struct proxy_limits *limits);	/* of other limits */
 /* From the next policy on: cell "agent", who shows agent:secret, of this run

@@ -337,6 +337,61 @@ a_name_without_a_resolver_is_told(void **state)
 	stage_down();
 }
 
+/* Never a bare hang: what the kernel would complete is answered. */
+static void
+who_comes_in_a_drain_is_refused_at_once(void **state)
+{
+	static const char ask[] = "GET http://allowed.test/ HTTP/1.1\r\n"
+	    "Host: allowed.test\r\n\r\n";
+	int origin, server, fd, more, silent;
+	int64_t began;
+	bool reset;
+	size_t n;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	origin = stage_listen(ORIGIN, 443);
+	fd = opened(origin, &server);
+	(void)stage_record(RECORD_DECISION);
+	stage_drain();
+	began = stage_now_ms();
+	more = stage_connect(WANTED, 443);
+	n = stage_hello("allowed.test", hello, sizeof(hello));
+	stage_send(more, hello, n);
+	n = stage_read_all(more, got, sizeof(got), &reset);
+	assert_int_equal(n, 7);
+	assert_int_equal(got[0], 21);	/* an alert */
+	assert_int_equal(stage_record(RECORD_DECISION)->reason,
+	    REASON_DRAINING);
+	close(more);
+	more = stage_connect(WANTED, 3128);
+	stage_send(more, ask, sizeof(ask) - 1);
+	stage_read_all(more, got, sizeof(got), &reset);
+	assert_memory_equal(got, "HTTP/1.1 503", 12);
+	assert_non_null(strstr(got, "draining"));
+	assert_int_equal(stage_record(RECORD_DECISION)->reason,
+	    REASON_DRAINING);
+	close(more);
+	assert_true(stage_now_ms() - began < 1000);
+	assert_int_equal(stage_accept(origin), -1);
+	/* what was open goes on, and who says nothing holds up nobody */
+	silent = stage_connect(WANTED, 3128);
+	stage_send(fd, "abc", 3);
+	stage_expect(server, "abc", 3);
+	assert_false(stage_drained());
+	close(fd);
+	close(server);
+	for (int i = 0; i < 50 && !stage_drained(); i++)
+		usleep(10000);
+	assert_true(stage_drained());
+	stage_stop();
+	stage_read_all(silent, got, sizeof(got), &reset);
+	assert_memory_equal(got, "HTTP/1.1 503", 12);
+	close(silent);
+	close(origin);
+	stage_down();
+}
+
 int
 main(void)
 {
@@ -350,6 +405,7 @@ main(void)
 		cmocka_unit_test(B032_an_idle_tunnel_costs_little_memory),
 		cmocka_unit_test(a_client_that_says_nothing_is_refused_in_time),
 		cmocka_unit_test(a_name_without_a_resolver_is_told),
+		cmocka_unit_test(who_comes_in_a_drain_is_refused_at_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
