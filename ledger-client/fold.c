@@ -6,6 +6,8 @@
 #include <string.h>
 
 #define SLOTS 256u
+#define CROWDS 4096u		/* cells and reasons of one window */
+#define CROWD_PROBES 16u
 
 struct slot {
 	bool used;
@@ -16,11 +18,23 @@ struct slot {
 				 * latest */
 };
 
+/* The refusals of one cell for one reason in this window. */
+struct crowd {
+	bool used;
+	uint8_t cell_len;
+	uint16_t reason;
+	uint32_t told;		/* records of their own */
+	char cell[POLICY_ID_BYTES];
+	struct record *rest;	/* of those beyond; NULL: none yet */
+};
+
 struct fold {
 	struct emit *emit;
 	struct event *timer;
 	int64_t window_us;
 	struct slot slots[SLOTS];
+	struct crowd crowds[CROWDS];
+	struct crowd others[REASON_COUNT];	/* of cells without a place */
 };
 
 static uint64_t
@@ -78,6 +92,128 @@ tell(struct fold *f, struct slot *s)
 	s->used = false;
 }
 
+/* ---- those that differ ---- */
+
+static bool
+is_of(const struct crowd *c, struct span cell, uint16_t reason)
+{
+	return c->reason == reason &&
+	    span_eq(span_of(c->cell, c->cell_len), cell);
+}
+
+/* Where there is no place in the table, cells share the reason's own: their
+ * records are bounded all the same. */
+static struct crowd *
+crowd_of(struct fold *f, const struct record *r)
+{
+	struct span cell = record_get(r, TEXT_CELL);
+	uint64_t h = mix(14695981039346656037ull, cell.data, cell.len);
+	struct crowd *c;
+
+	h = mix(h, &r->reason, sizeof(r->reason));
+	if (cell.len > sizeof(c->cell))		/* not so: ids are shorter */
+		return &f->others[r->reason];
+	for (unsigned i = 0; i < CROWD_PROBES; i++) {
+		c = &f->crowds[(h + i) % CROWDS];
+		if (c->used && is_of(c, cell, r->reason))
+			return c;
+		if (c->used)
+			continue;
+		c->used = true;
+		c->reason = r->reason;
+		c->cell_len = (uint8_t)cell.len;
+		if (cell.len > 0)
+			memcpy(c->cell, cell.data, cell.len);
+		return c;
+	}
+	return &f->others[r->reason];
+}
+
+/* What a ledger's reader must not take for that of all goes. */
+static void
+leave_common(struct record *to, const struct record *r)
+{
+	for (unsigned t = 0; t < TEXT_COUNT; t++)
+		if (t != TEXT_DETAIL &&
+		    !same_text(to, r, (enum record_text)t))
+			to->text_at_len[t] = 0;
+	if (!addr_eq(&to->client.addr, &r->client.addr))
+		to->client = (struct endpoint){ 0 };
+	else
+		to->client = r->client;
+	if (!endpoint_eq(&to->original, &r->original))
+		to->original = (struct endpoint){ 0 };
+	if (to->qtype != r->qtype)
+		to->qtype = 0;
+	if (to->via != r->via)
+		to->via = VIA_NONE;
+	if (to->rule_line != r->rule_line)
+		to->rule_line = 0;
+	to->wall_us = r->wall_us;
+	to->mono_us = r->mono_us;
+}
+
+static void
+crowd_tell(struct fold *f, struct crowd *c)
+{
+	if (c->rest != NULL)
+		emit_note(f->emit, c->rest);
+	free(c->rest);
+	*c = (struct crowd){ 0 };
+}
+
+/* The first beyond the bound: its own record, where there is no memory. */
+static bool
+crowd_begin(struct crowd *c, const struct record *r)
+{
+	c->rest = calloc(1, sizeof(*c->rest));
+	if (c->rest == NULL)
+		return false;
+	memcpy(c->rest, r, record_size(r));
+	c->rest->count = 1;
+	record_set(c->rest, TEXT_DETAIL, span_str(FOLD_DETAIL));
+	return true;
+}
+
+/* True when it is one of too many, and counted. */
+static bool
+crowd_in(struct fold *f, const struct record *r)
+{
+	struct crowd *c;
+
+	if (r->verdict != VERDICT_DENY || r->reason >= REASON_COUNT)
+		return false;
+	c = crowd_of(f, r);
+	if (c->told < FOLD_DISTINCT) {
+		c->told++;
+		return false;
+	}
+	/* a record speaks of one generation and one kind */
+	if (c->rest != NULL && (c->rest->generation != r->generation ||
+	    c->rest->kind != r->kind)) {
+		emit_note(f->emit, c->rest);
+		free(c->rest);
+		c->rest = NULL;
+	}
+	if (c->rest == NULL)
+		return crowd_begin(c, r);
+	leave_common(c->rest, r);
+	c->rest->count++;
+	return true;
+}
+
+static void
+crowds_tell(struct fold *f)
+{
+	for (unsigned i = 0; i < CROWDS; i++)
+		if (f->crowds[i].used)
+			crowd_tell(f, &f->crowds[i]);
+	for (unsigned i = 0; i < REASON_COUNT; i++)
+		crowd_tell(f, &f->others[i]);
+}
+
+/* ---- life ---- */
+
 static void
 on_timer(evutil_socket_t fd, short what, void *arg)
 {
@@ -92,6 +228,7 @@ on_timer(evutil_socket_t fd, short what, void *arg)
 		if (f->slots[i].used && now.mono_us - f->slots[i].since_us >=
 		    f->window_us)
 			tell(f, &f->slots[i]);
+	crowds_tell(f);
 	emit_flush(f->emit);
 }
 
@@ -121,6 +258,7 @@ fold_free(struct fold *f)
 		return;
 	for (unsigned i = 0; i < SLOTS; i++)
 		tell(f, &f->slots[i]);
+	crowds_tell(f);
 	if (f->timer != NULL)
 		event_free(f->timer);
 	free(f);
@@ -157,7 +295,7 @@ fold_note(struct fold *f, const struct record *r)
 {
 	struct slot *s = place(f, r);
 
-	if (count_in(s, r, f->window_us))
+	if (count_in(s, r, f->window_us) || crowd_in(f, r))
 		return;
 	tell(f, s);
 	keep(s, r, 0);

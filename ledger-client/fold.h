@@ -13,8 +13,15 @@
  * window's end or when another question takes the place.  None goes
  * uncounted.  The same serves for clients that the proxy turns away: where
  * they chose several destinations the later record has none.
+ *
+ * Refusals that differ are bounded too, for each cell and reason: beyond
+ * FOLD_DISTINCT records of a window the rest of it is one record, with what
+ * they have in common and their number; `detail` says so.  An answer is never
+ * folded into another.
  */
 #define FOLD_MS 10000
+#define FOLD_DISTINCT 128u
+#define FOLD_DETAIL "what differs is left out, there were too many"
 
 struct fold;
 

@@ -131,13 +131,14 @@ static void
 none_is_lost_when_places_are_short(void **state)
 {
 	struct world w = world_new();
-	char name[32];
+	char name[32], cell[32];
 
 	(void)state;
 	for (unsigned i = 0; i < 2000; i++) {
 		snprintf(name, sizeof(name), "n%u.test", i);
-		refuse(&w, name, "c", 1, REASON_NO_RULE);
-		refuse(&w, name, "c", 1, REASON_NO_RULE);
+		snprintf(cell, sizeof(cell), "c%u", i / FOLD_DISTINCT);
+		refuse(&w, name, cell, 1, REASON_NO_RULE);
+		refuse(&w, name, cell, 1, REASON_NO_RULE);
 	}
 	assert_in_range(w.refusals, 2000, 4000 - 1);
 	fold_free(w.fold);
@@ -146,8 +147,85 @@ none_is_lost_when_places_are_short(void **state)
 	world_free(&w);
 }
 
+/* One cell's flood of names, by many clients, is a bounded number of records;
+ * another cell, and another reason, keep their own. */
+static void
+a_flood_of_names_is_few_records_that_count_them_all(void **state)
+{
+	struct world w = world_new();
+	char name[32];
+
+	(void)state;
+	for (unsigned i = 0; i < 5000; i++) {
+		snprintf(name, sizeof(name), "n%u.test", i);
+		refuse(&w, name, "c", (uint8_t)(i % 7), REASON_NO_RULE);
+	}
+	assert_int_equal(w.records, FOLD_DISTINCT);
+	refuse(&w, "a.test", "d", 1, REASON_NO_RULE);
+	refuse(&w, "a.test", "c", 1, REASON_RULE_DENY);
+	assert_int_equal(w.records, FOLD_DISTINCT + 2);
+	fold_free(w.fold);
+	read_all(&w);
+	assert_int_equal(w.records, FOLD_DISTINCT + 3);
+	assert_int_equal(w.refusals, 5002);
+	world_free(&w);
+}
+
+/* More cells than there are places for. */
+static void
+a_flood_of_cells_is_bounded_too(void **state)
+{
+	struct world w = world_new();
+	char cell[32];
+
+	(void)state;
+	for (unsigned i = 0; i < 40000; i++) {
+		snprintf(cell, sizeof(cell), "c%u", i);
+		refuse(&w, "a.test", cell, 1, REASON_NO_RULE);
+	}
+	assert_in_range(w.records, 1, 4096 + FOLD_DISTINCT);
+	fold_free(w.fold);
+	read_all(&w);
+	assert_int_equal(w.refusals, 40000);
+	world_free(&w);
+}
+
+static void
+the_rest_of_a_flood_says_what_all_have_in_common(void **state)
+{
+	struct world w = world_new();
+	const struct record *r, *last = NULL;
+	uint64_t lost = 0;
+	char name[32];
+
+	(void)state;
+	for (unsigned i = 0; i < FOLD_DISTINCT + 5; i++) {
+		snprintf(name, sizeof(name), "n%u.test", i);
+		refuse(&w, name, "c", 3, REASON_NO_RULE);
+	}
+	/* nobody asks again: the window's end tells it */
+	event_base_loop(w.base, EVLOOP_ONCE);
+	while ((r = emit_next(w.reader, &lost)) != NULL)
+		last = r;
+	assert_non_null(last);
+	assert_int_equal(last->count, 5);
+	assert_int_equal(last->reason, REASON_NO_RULE);
+	assert_int_equal(last->verdict, VERDICT_DENY);
+	assert_true(span_eq(record_get(last, TEXT_CELL), span_str("c")));
+	assert_int_equal(record_get(last, TEXT_NAME).len, 0);
+	assert_int_equal(last->client.addr.b[15], 3);
+	assert_true(span_eq(record_get(last, TEXT_DETAIL),
+	    span_str(FOLD_DETAIL)));
+	emit_commit(w.reader);
+	/* a new window: names are told again */
+	refuse(&w, "z.test", "c", 3, REASON_NO_RULE);
+	assert_int_equal(w.records, FOLD_DISTINCT + 1);
+	fold_free(w.fold);
+	world_free(&w);
+}
+
 static int
-answer(struct world *w, uint16_t qtype)
+answer_name(struct world *w, uint16_t qtype, const char *name)
 {
 	struct record r;
 	int rc;
@@ -156,10 +234,32 @@ answer(struct world *w, uint16_t qtype)
 	record_stamp(&r);
 	r.verdict = r.would = VERDICT_ALLOW;
 	r.qtype = qtype;
-	record_set(&r, TEXT_NAME, span_str("a.test"));
+	record_set(&r, TEXT_NAME, span_str(name));
 	rc = fold_decision(w->fold, &r);
 	read_all(w);
 	return rc;
+}
+
+static int
+answer(struct world *w, uint16_t qtype)
+{
+	return answer_name(w, qtype, "a.test");
+}
+
+static void
+answers_for_many_names_are_all_told(void **state)
+{
+	struct world w = world_new();
+	char name[32];
+
+	(void)state;
+	for (unsigned i = 0; i < 3 * FOLD_DISTINCT; i++) {
+		snprintf(name, sizeof(name), "n%u.test", i);
+		assert_int_equal(answer_name(&w, 1, name), 0);
+	}
+	assert_int_equal(w.records, 3 * FOLD_DISTINCT);
+	fold_free(w.fold);
+	world_free(&w);
 }
 
 static void
@@ -230,6 +330,12 @@ main(void)
 		    B049_equal_refusals_are_two_records_that_count_them_all),
 		cmocka_unit_test(refusals_that_differ_are_told_apart),
 		cmocka_unit_test(none_is_lost_when_places_are_short),
+		cmocka_unit_test(
+		    a_flood_of_names_is_few_records_that_count_them_all),
+		cmocka_unit_test(a_flood_of_cells_is_bounded_too),
+		cmocka_unit_test(
+		    the_rest_of_a_flood_says_what_all_have_in_common),
+		cmocka_unit_test(answers_for_many_names_are_all_told),
 		cmocka_unit_test(answers_are_folded_by_their_type_and_counted),
 		cmocka_unit_test(
 		    a_recorder_that_is_away_refuses_a_repeated_answer_too),
