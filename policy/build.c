@@ -411,13 +411,14 @@ report_check(const struct building *b, const struct set *s)
 static void
 set_check(const struct building *b, const struct set *s)
 {
-	bool opens = s->scalars->report;
+	bool opens = s->scalars->report, opened = false;
 	const struct rule *r;
 	uint32_t i;
 
 	report_check(b, s);
 	for (i = 0; i < s->n; i++) {
 		r = s->rule[i];
+		opened = opened || r->verdict == VERDICT_ALLOW;
 		if (r->until_s != 0 && r->until_s <= b->src->now_s)
 			problem_add(b->ps, PROBLEM_NOTE, r->at,
 			    "remove the rule, or set a later date",
@@ -426,11 +427,17 @@ set_check(const struct building *b, const struct set *s)
 		else if (r->verdict == VERDICT_ALLOW)
 			opens = true;
 	}
-	if (!opens)
-		problem_add(b->ps, PROBLEM_ERROR, (struct place){
-		    .file = charter_file(s->cell->charters[0]), .line = 1,
-		    .column = 1 }, "add a rule with verdict: allow",
-		    "no rule allows anything, so the policy opens nothing");
+	if (opens)
+		return;
+	/* the clock alone must not make an error of what was none: other
+	 * cells would not get their next policy either */
+	problem_add(b->ps, opened ? PROBLEM_WARNING : PROBLEM_ERROR,
+	    (struct place){ .file = charter_file(s->cell->charters[0]),
+	    .line = 1, .column = 1 }, opened ?
+	    "set a later until:, or add a rule with verdict: allow" :
+	    "add a rule with verdict: allow", opened ?
+	    "each rule that allows is over, so the policy opens nothing" :
+	    "no rule allows anything, so the policy opens nothing");
 }
 
 struct id_at {

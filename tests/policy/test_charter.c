@@ -79,10 +79,19 @@ B05_B070_an_empty_policy_never_means_allow(void **state)
 	said("network:\n  rule: []\n", false, "no rule allows anything");
 	said("network:\n", false, "not a mapping");
 	said("[]", false, "not a mapping");
-	said("network:\n  rule:\n    - {verdict: allow, hostname: a.example, "
-	    "until: 2020-01-01}\n", false, "no rule allows anything");
 	said("network: {default: deny, rule: [{verdict: deny, hostname: "
 	    "a.example}]}", false, "no rule allows anything");
+}
+
+/* Time alone refuses nothing: it would refuse the next policy of all cells. */
+static void
+a_policy_whose_last_allow_is_over_is_a_warning(void **state)
+{
+	(void)state;
+	said("network:\n  rule:\n    - {verdict: allow, hostname: a.example, "
+	    "until: 2020-01-01}\n", true, "warning: each rule that allows");
+	said("network:\n  rule:\n    - {verdict: deny, hostname: a.example, "
+	    "until: 2020-01-01}\n", false, "no rule allows anything");
 }
 
 static void
@@ -222,6 +231,8 @@ main(void)
 		cmocka_unit_test(
 		    the_policy_object_of_the_egress_program_loads),
 		cmocka_unit_test(B05_B070_an_empty_policy_never_means_allow),
+		cmocka_unit_test(
+		    a_policy_whose_last_allow_is_over_is_a_warning),
 		cmocka_unit_test(N43_duplicate_and_unknown_keys_are_errors),
 		cmocka_unit_test(all_errors_are_found_at_once),
 		cmocka_unit_test(
