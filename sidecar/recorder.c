@@ -153,21 +153,66 @@ append(struct recorder *v, const struct record *r)
 /* ---- reading ---- */
 
 static void
-note_gap(struct recorder *v, unsigned column, uint64_t lost_bytes)
+note_gap(struct recorder *v, const char *text)
 {
-	char text[64];
 	struct record gap;
-	int n = snprintf(text, sizeof(text),
-	    "ring %u: %llu bytes were no records", column,
-	    (unsigned long long)lost_bytes);
 
 	record_init(&gap, RECORD_GAP);
 	record_stamp(&gap);
 	gap.reason = REASON_INTERNAL;
 	gap.count = 1;
-	record_set(&gap, TEXT_DETAIL, span_of(text, (size_t)n));
+	record_set(&gap, TEXT_DETAIL, span_str(text));
 	count_add(v->role->counts, COUNT_RECORDS_LOST, 1);
 	append(v, &gap);
+}
+
+static void
+note_lost(struct recorder *v, unsigned column, uint64_t bytes)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "ring %u: %llu bytes were no records",
+	    column, (unsigned long long)bytes);
+	note_gap(v, text);
+}
+
+/* What each role has to tell: a taken one speaks for no other. */
+static bool
+is_its_own(unsigned column, const struct record *r)
+{
+	switch ((enum record_kind)r->kind) {
+	case RECORD_GAP:
+		return true;
+	case RECORD_DECISION:
+	case RECORD_END:
+		return column >= COLUMN_ENGINE;
+	case RECORD_DNS:
+		return column == COLUMN_RESOLVER;
+	case RECORD_START:
+	case RECORD_POLICY:
+	case RECORD_ROLE:
+	case RECORD_STOP:
+	case RECORD_RULES:
+		return column == COLUMN_PARENT;
+	case RECORD_NONE:
+		break;
+	}
+	return false;
+}
+
+static void
+take(struct recorder *v, unsigned column, const struct record *r)
+{
+	char text[80];
+
+	if (is_its_own(column, r)) {
+		open_table_see(v->open[column], r);
+		append(v, r);
+		return;
+	}
+	snprintf(text, sizeof(text), "ring %u: a record of kind %s is not "
+	    "this role's", column, record_kind_word(r->kind));
+	note_gap(v, text);
 }
 
 /* True when the ring had more than its turn. */
@@ -180,13 +225,12 @@ drain_ring(struct recorder *v, unsigned column, unsigned turn)
 		const struct record *r = emit_next(v->rings[column], &lost);
 
 		if (lost > 0) {
-			note_gap(v, column, lost);
+			note_lost(v, column, lost);
 			lost = 0;
 		}
 		if (r == NULL)
 			return false;
-		open_table_see(v->open[column], r);
-		append(v, r);
+		take(v, column, r);
 	}
 	return true;
 }

@@ -236,6 +236,44 @@ a_write_that_takes_nothing_is_a_failing_disk(void **state)
 	nothing_is_allowed_while(NOTHING);
 }
 
+/* A taken engine says what it likes: not in the name of another role. */
+static void
+an_engine_writes_no_kind_of_record_but_its_own(void **state)
+{
+	static const enum record_kind foreign[] = { RECORD_START,
+	    RECORD_POLICY, RECORD_DNS, RECORD_ROLE, RECORD_STOP,
+	    RECORD_RULES };
+	const size_t n = sizeof(foreign) / sizeof(foreign[0]);
+	char path[64], line[RECORD_JSON_MAX_BYTES], want[96];
+	struct record r;
+	FILE *f;
+
+	(void)state;
+	start();
+	for (size_t i = 0; i < n; i++) {
+		record_init(&r, foreign[i]);
+		record_stamp(&r);
+		record_set(&r, TEXT_DETAIL, span_str("in use"));
+		emit_note(s->emit, &r);
+	}
+	emit_flush(s->emit);
+	turn(50);
+	snprintf(path, sizeof(path), "%s/%s", s->dir, FILE_NAME);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	for (size_t i = 0; i < n; i++) {
+		assert_non_null(fgets(line, sizeof(line), f));
+		assert_non_null(strstr(line, "\"kind\":\"gap\""));
+		assert_null(strstr(line, "in use"));
+		snprintf(want, sizeof(want), "ring %u: a record of kind %s ",
+		    COLUMN_ENGINE, record_kind_word(foreign[i]));
+		assert_non_null(strstr(line, want));
+	}
+	assert_null(fgets(line, sizeof(line), f));
+	fclose(f);
+	assert_int_equal(count_sum(s->role.counts, COUNT_RECORDS_LOST), n);
+}
+
 static void
 a_torn_line_is_ended_before_the_next(void **state)
 {
@@ -463,6 +501,7 @@ main(void)
 		WITH(short_and_interrupted_writes_lose_nothing),
 		WITH(while_nothing_can_be_written_nothing_is_allowed),
 		WITH(a_write_that_takes_nothing_is_a_failing_disk),
+		WITH(an_engine_writes_no_kind_of_record_but_its_own),
 		WITH(a_torn_line_is_ended_before_the_next),
 		WITH(a_link_in_place_of_the_file_is_not_followed),
 		WITH(what_a_dead_producer_had_open_ends),
