@@ -41,15 +41,17 @@ size_t
 pin_bytes_for(uint32_t n_entries, uint32_t n_slots)
 {
 	return PIN_HEAD_BYTES + (size_t)n_entries * sizeof(struct pin_entry) +
-	    2 * (size_t)n_slots * sizeof(uint32_t);
+	    2 * ((size_t)n_slots + n_entries) * sizeof(uint32_t);
 }
 
 void
 pin_place(struct pins *p)
 {
 	p->entries = (void *)(p->map + PIN_HEAD_BYTES);
-	p->by_name = (void *)(p->entries + p->head.n_entries);
-	p->by_addr = p->by_name + p->head.n_slots;
+	p->by_name.slots = (void *)(p->entries + p->head.n_entries);
+	p->by_addr.slots = p->by_name.slots + p->head.n_slots;
+	p->by_name.next = p->by_addr.slots + p->head.n_slots;
+	p->by_addr.next = p->by_name.next + p->head.n_entries;
 }
 
 int
@@ -92,6 +94,8 @@ pin_close(struct pins *p)
 	free(p->heap);
 	free(p->pos);
 	free(p->owners);
+	free(p->by_name.prev);
+	free(p->by_addr.prev);
 	free(p);
 }
 
@@ -149,9 +153,9 @@ pin_hash_addr(const struct pins *p, const struct pin_life *life,
 }
 
 static uint32_t
-slot(_Atomic uint32_t *index, uint32_t at)
+load(_Atomic uint32_t *list, uint32_t at)
 {
-	return atomic_load_explicit(&index[at], memory_order_acquire);
+	return atomic_load_explicit(&list[at], memory_order_acquire);
 }
 
 /* ---- reading ---- */
@@ -212,35 +216,80 @@ pin_read(const struct pins *p, uint32_t i, struct pin_seen *out)
 }
 
 void
-pin_walk_begin(const struct pins *p, struct pin_walk *w,
-    const struct pin_life *life, const struct host *name)
+pin_walk_name(struct pin_walk *w, const struct pin_life *life,
+    const struct host *name)
 {
-	w->life = *life;
-	w->name = name;
-	w->at = pin_hash_name(p, life, name->name, name->len);
-	w->probes = 0;
+	*w = (struct pin_walk){ .life = *life, .name = name };
+}
+
+void
+pin_walk_addr(struct pin_walk *w, const struct pin_life *life,
+    const struct addr *a)
+{
+	*w = (struct pin_walk){ .life = *life, .addr = *a };
+}
+
+static bool
+is_sought(const struct pin_walk *w, const struct pin_seen *e)
+{
+	if (e->len == 0 || memcmp(&e->life, &w->life, sizeof(w->life)) != 0)
+		return false;
+	if (w->name == NULL)
+		return addr_eq(&e->addr, &w->addr);
+	return e->len == w->name->len &&
+	    memcmp(e->name, w->name->name, e->len) == 0;
+}
+
+/* What cannot be read may be what is sought. */
+static uint32_t
+first_of(const struct pins *p, struct pin_walk *w)
+{
+	const struct pin_index *x = w->name != NULL ? &p->by_name :
+	    &p->by_addr;
+	uint32_t mask = p->head.n_slots - 1, at = w->name != NULL ?
+	    pin_hash_name(p, &w->life, w->name->name, w->name->len) :
+	    pin_hash_addr(p, &w->life, &w->addr);
+	struct pin_seen e;
+
+	for (uint32_t i = 0; i <= mask && i < PIN_PROBES_MAX; i++,
+	    at = (at + 1) & mask) {
+		uint32_t s = load(x->slots, at);
+
+		if (s == PIN_EMPTY)
+			return 0;
+		if (s == PIN_TOMB)
+			continue;
+		if (s - 1 >= p->head.n_entries || !pin_read(p, s - 1, &e))
+			w->torn = true;
+		else if (is_sought(w, &e))
+			return s;
+	}
+	w->torn = true;
+	return 0;
 }
 
 bool
 pin_walk_next(const struct pins *p, struct pin_walk *w, uint32_t *i,
     struct pin_seen *out)
 {
-	while (w->probes < p->head.n_slots && w->probes++ < PIN_PROBES_MAX) {
-		uint32_t s = slot(p->by_name, w->at);
+	const struct pin_index *x = w->name != NULL ? &p->by_name :
+	    &p->by_addr;
 
-		w->at = (w->at + 1) & (p->head.n_slots - 1);
-		if (s == PIN_EMPTY)
-			return false;
-		if (s == PIN_TOMB || s - 1 >= p->head.n_entries ||
-		    p->entries[s - 1].len != w->name->len ||
-		    !pin_read(p, s - 1, out) || out->len != w->name->len ||
-		    memcmp(&out->life, &w->life, sizeof(w->life)) != 0 ||
-		    memcmp(out->name, w->name->name, out->len) != 0)
-			continue;
-		*i = s - 1;
-		return true;
+	if (!w->begun)
+		w->next = first_of(p, w);
+	w->begun = true;
+	if (w->next == 0)
+		return false;
+	*i = w->next - 1;
+	/* it may have become another's meanwhile, and that one's next with it */
+	if (w->steps++ == PIN_PROBES_MAX || *i >= p->head.n_entries ||
+	    !pin_read(p, *i, out) || !is_sought(w, out)) {
+		w->torn = true;
+		w->next = 0;
+		return false;
 	}
-	return false;
+	w->next = load(x->next, *i);
+	return true;
 }
 
 /* The latest answer first, and its addresses as they stood. */
@@ -252,21 +301,17 @@ goes_before(uint32_t a, uint32_t b)
 	return a < b;
 }
 
-size_t
-pin_addrs(const struct pins *p, const struct pin_cell *cell,
+static size_t
+walk_addrs(const struct pins *p, const struct pin_life *life,
     const struct host *name, int64_t now_ms,
     struct addr out[static PIN_ADDRS_MAX])
 {
 	uint32_t order[PIN_ADDRS_MAX], i;
-	struct pin_life life;
 	struct pin_walk w;
 	struct pin_seen e;
 	size_t n = 0;
 
-	if (p == NULL || name->len == 0)
-		return 0;
-	pin_life_of(p, cell, &life);
-	pin_walk_begin(p, &w, &life, name);
+	pin_walk_name(&w, life, name);
 	while (pin_walk_next(p, &w, &i, &e)) {
 		size_t at = n;
 
@@ -287,22 +332,84 @@ pin_addrs(const struct pins *p, const struct pin_cell *cell,
 	return n;
 }
 
+/* A walk counts that no taking away crossed; tries to begin one, and says
+ * whether there was such a moment. */
+static bool
+quiet(const struct pins *p, uint32_t *seq)
+{
+	for (unsigned tries = 0; tries < READS_MAX; tries++) {
+		*seq = atomic_load_explicit(table_seq(p),
+		    memory_order_acquire);
+		if ((*seq & 1) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool
+stayed_quiet(const struct pins *p, uint32_t seq)
+{
+	atomic_thread_fence(memory_order_acquire);
+	return atomic_load_explicit(table_seq(p), memory_order_relaxed) ==
+	    seq;
+}
+
+/* Each address is sound in itself: at worst some are missing. */
+size_t
+pin_addrs(const struct pins *p, const struct pin_cell *cell,
+    const struct host *name, int64_t now_ms,
+    struct addr out[static PIN_ADDRS_MAX])
+{
+	struct pin_life life;
+	uint32_t seq;
+	size_t n = 0;
+
+	if (p == NULL || name->len == 0)
+		return 0;
+	pin_life_of(p, cell, &life);
+	for (unsigned tries = 0; tries < READS_MAX; tries++) {
+		bool sure = quiet(p, &seq);
+
+		n = walk_addrs(p, &life, name, now_ms, out);
+		if (!sure || stayed_quiet(p, seq))
+			break;
+	}
+	return n;
+}
+
+static bool
+walk_has(const struct pins *p, const struct pin_life *life,
+    const struct host *name, const struct addr *a, int64_t now_ms)
+{
+	struct pin_walk w;
+	struct pin_seen e;
+	uint32_t i;
+
+	pin_walk_name(&w, life, name);
+	while (pin_walk_next(p, &w, &i, &e))
+		if (e.until > now_ms && addr_eq(&e.addr, a))
+			return true;
+	return false;
+}
+
 bool
 pin_has(const struct pins *p, const struct pin_cell *cell,
     const struct host *name, const struct addr *a, int64_t now_ms)
 {
 	struct pin_life life;
-	struct pin_walk w;
-	struct pin_seen e;
-	uint32_t i;
+	uint32_t seq;
 
 	if (p == NULL || name->len == 0)
 		return false;
 	pin_life_of(p, cell, &life);
-	pin_walk_begin(p, &w, &life, name);
-	while (pin_walk_next(p, &w, &i, &e))
-		if (e.until > now_ms && addr_eq(&e.addr, a))
+	for (unsigned tries = 0; tries < READS_MAX; tries++) {
+		bool sure = quiet(p, &seq);
+
+		if (walk_has(p, &life, name, a, now_ms))
 			return true;
+		if (!sure || stayed_quiet(p, seq))
+			return false;
+	}
 	return false;
 }
 
@@ -320,23 +427,15 @@ walk_names(const struct pins *p, const struct pin_life *life,
     const struct addr *a, int64_t now_ms,
     struct host out[static PIN_NAMES_MAX])
 {
-	uint32_t mask = p->head.n_slots - 1, at = pin_hash_addr(p, life, a);
+	struct pin_walk w;
+	struct pin_seen e;
+	struct host h;
+	uint32_t i;
 	size_t n = 0;
 
-	for (unsigned i = 0; i < PIN_PROBES_MAX; i++, at = (at + 1) & mask) {
-		uint32_t s = slot(p->by_addr, at);
-		struct pin_seen e;
-		struct host h;
-
-		if (s == PIN_EMPTY)
-			return n;
-		if (s == PIN_TOMB)
-			continue;
-		/* what cannot be read may be a name of this address */
-		if (s - 1 >= p->head.n_entries || !pin_read(p, s - 1, &e))
-			return TOO_MANY;
-		if (e.len == 0 || e.until <= now_ms || !addr_eq(&e.addr, a) ||
-		    memcmp(&e.life, life, sizeof(*life)) != 0)
+	pin_walk_addr(&w, life, a);
+	while (pin_walk_next(p, &w, &i, &e)) {
+		if (e.until <= now_ms)
 			continue;
 		if (host_parse(&h, span_of(e.name, e.len)) != REASON_NONE)
 			return TOO_MANY;
@@ -346,33 +445,29 @@ walk_names(const struct pins *p, const struct pin_life *life,
 			return TOO_MANY;
 		out[n++] = h;
 	}
-	return TOO_MANY;
+	return w.torn ? TOO_MANY : n;
 }
 
-/* Names that were there all the time are missed only while slots are taken
+/* Names that were there all the time are missed only while others are taken
  * away: such a walk does not count. */
 size_t
 pin_names(const struct pins *p, const struct pin_cell *cell,
     const struct addr *a, int64_t now_ms,
     struct host out[static PIN_NAMES_MAX])
 {
-	_Atomic uint32_t *seq;
 	struct pin_life life;
+	uint32_t seq;
 
 	if (p == NULL)
 		return 0;
 	pin_life_of(p, cell, &life);
-	seq = table_seq(p);
 	for (unsigned tries = 0; tries < READS_MAX; tries++) {
-		uint32_t before = atomic_load_explicit(seq,
-		    memory_order_acquire);
 		size_t n;
 
-		if (before & 1)
-			continue;
+		if (!quiet(p, &seq))
+			break;
 		n = walk_names(p, &life, a, now_ms, out);
-		atomic_thread_fence(memory_order_acquire);
-		if (atomic_load_explicit(seq, memory_order_relaxed) == before)
+		if (stayed_quiet(p, seq))
 			return n;
 	}
 	return TOO_MANY;

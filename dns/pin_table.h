@@ -10,7 +10,7 @@
 
 #include "dns/share.h"
 
-#define PIN_MAGIC 0x33534e49504e5350ull	/* its end is the layout's version */
+#define PIN_MAGIC 0x34534e49504e5350ull	/* its end is the layout's version */
 #define PIN_HEAD_BYTES 64u
 #define PIN_EMPTY 0u
 #define PIN_TOMB UINT32_MAX
@@ -44,9 +44,14 @@ struct pin_entry {
 };
 _Static_assert(sizeof(struct pin_entry) == 128, "100,000 pins in 16 MB");
 
-/* The file: head, entries, name slots, address slots.  A slot holds an entry
- * index plus one; both are multimaps, checked at the entry.  The head's seq is
- * odd while slots are taken away. */
+/*
+ * The file: head, entries, slots of names and of addresses, and for each entry
+ * the next one of its name and of its address.  A slot holds an entry index
+ * plus one, the first of those with one key (a cell's name, or its address);
+ * a key is checked at the entry, and takes one slot, however many have it: so
+ * no cell crowds the index for another.  The head's seq is odd while entries
+ * are taken away.
+ */
 struct pin_head {
 	uint64_t magic;
 	uint32_t n_entries;
@@ -65,17 +70,22 @@ struct pin_owner {
 	bool lives;		/* in the policy at hand */
 };
 
+struct pin_index {
+	_Atomic uint32_t *slots, *next;
+	/* of the writer: the one before, plus one; slots not EMPTY */
+	uint32_t *prev, used;
+};
+
 struct pins {
 	uint8_t *map;
 	size_t size;
 	struct pin_head head;	/* own copy: bounds do not change under us */
 	struct pin_entry *entries;
-	_Atomic uint32_t *by_name, *by_addr;
+	struct pin_index by_name, by_addr;
 	/* of the writer: places that are free, pins by the time that they end
 	 * (a heap, and where each is in it) */
 	uint32_t *free, *heap, *pos;
 	uint32_t n_free, n_heap;
-	uint32_t used_name, used_addr;	/* slots not EMPTY */
 	uint32_t answers;
 	struct pin_owner *owners;
 	uint32_t n_owners;
@@ -103,15 +113,21 @@ uint32_t pin_hash_addr(const struct pins *p, const struct pin_life *life,
     const struct addr *a);
 /* A consistent copy; false when it changes all the time, or is unsound. */
 bool pin_read(const struct pins *p, uint32_t i, struct pin_seen *out);
-/* The entries of the name, ended ones too; *at goes on from one to the next
- * and starts with pin_hash_name.  False: there are no more. */
+/* The entries of a cell's name, or of its address, ended ones too.  False:
+ * there are no more, or they change: then `torn` says that some may have been
+ * missed. */
 struct pin_walk {
 	struct pin_life life;
-	const struct host *name;
-	uint32_t at, probes;
+	const struct host *name;	/* NULL: by the address */
+	struct addr addr;
+	uint32_t next;			/* plus one */
+	unsigned steps;
+	bool begun, torn;
 };
-void pin_walk_begin(const struct pins *p, struct pin_walk *w,
-    const struct pin_life *life, const struct host *name);
+void pin_walk_name(struct pin_walk *w, const struct pin_life *life,
+    const struct host *name);
+void pin_walk_addr(struct pin_walk *w, const struct pin_life *life,
+    const struct addr *a);
 bool pin_walk_next(const struct pins *p, struct pin_walk *w, uint32_t *i,
     struct pin_seen *out);
 

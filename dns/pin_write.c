@@ -23,8 +23,11 @@ make_lists(struct pins *p)
 	p->heap = calloc((size_t)n + 1, sizeof(*p->heap));
 	p->pos = calloc((size_t)n + 1, sizeof(*p->pos));
 	p->owners = calloc(OWNERS, sizeof(*p->owners));
+	p->by_name.prev = calloc((size_t)n + 1, sizeof(uint32_t));
+	p->by_addr.prev = calloc((size_t)n + 1, sizeof(uint32_t));
 	if (p->free == NULL || p->heap == NULL || p->pos == NULL ||
-	    p->owners == NULL)
+	    p->owners == NULL || p->by_name.prev == NULL ||
+	    p->by_addr.prev == NULL)
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		p->free[i] = n - 1 - i;
@@ -79,6 +82,8 @@ pin_create(struct pins **out, unsigned n, int *fd)
 		free(p->heap);
 		free(p->pos);
 		free(p->owners);
+		free(p->by_name.prev);
+		free(p->by_addr.prev);
 		free(p);
 		return rc;
 	}
@@ -218,68 +223,139 @@ end(_Atomic uint32_t *seq)
 }
 
 static uint32_t
-slot(_Atomic uint32_t *index, uint32_t at)
+load(_Atomic uint32_t *list, uint32_t at)
 {
-	return atomic_load_explicit(&index[at], memory_order_relaxed);
-}
-
-/* Put the entry into an index, once.  False: readers look no further than
- * PIN_PROBES_MAX, so it would not be found. */
-static bool
-slot_add(struct pins *p, _Atomic uint32_t *index, uint32_t *used,
-    uint32_t at, uint32_t entry)
-{
-	uint32_t mask = p->head.n_slots - 1, tomb = PIN_TOMB;
-
-	for (uint32_t i = 0; i <= mask && i < PIN_PROBES_MAX; i++,
-	    at = (at + 1) & mask) {
-		uint32_t s = slot(index, at);
-
-		if (s == entry + 1)
-			return true;
-		if (s == PIN_TOMB && tomb == PIN_TOMB)
-			tomb = at;
-		if (s != PIN_EMPTY)
-			continue;
-		if (tomb == PIN_TOMB) {
-			tomb = at;
-			(*used)++;
-		}
-		break;
-	}
-	if (tomb == PIN_TOMB)
-		return false;
-	atomic_store_explicit(&index[tomb], entry + 1, memory_order_release);
-	return true;
+	return atomic_load_explicit(&list[at], memory_order_relaxed);
 }
 
 static void
-slot_remove(struct pins *p, _Atomic uint32_t *index, uint32_t at,
+store(_Atomic uint32_t *list, uint32_t at, uint32_t v)
+{
+	atomic_store_explicit(&list[at], v, memory_order_release);
+}
+
+static uint32_t
+hash_of(const struct pins *p, const struct pin_index *x,
+    const struct pin_seen *e)
+{
+	return x == &p->by_addr ? pin_hash_addr(p, &e->life, &e->addr) :
+	    pin_hash_name(p, &e->life, e->name, e->len);
+}
+
+/* Whether the entry has the same key in this index. */
+static bool
+is_like(const struct pins *p, const struct pin_index *x, uint32_t i,
+    const struct pin_seen *e)
+{
+	struct pin_seen other;
+
+	if (i >= p->head.n_entries ||
+	    memcmp(&p->entries[i].life, &e->life, sizeof(e->life)) != 0)
+		return false;
+	if (x == &p->by_addr)
+		return addr_eq(&p->entries[i].addr, &e->addr);
+	return p->entries[i].len == e->len && pin_read(p, i, &other) &&
+	    memcmp(other.name, e->name, e->len) == 0;
+}
+
+/* Before the others of its key: a reader sees those with it or without. */
+static void
+link_at(struct pin_index *x, uint32_t at, uint32_t first, uint32_t entry)
+{
+	x->prev[entry] = 0;
+	store(x->next, entry, first);
+	if (first != 0)
+		x->prev[first - 1] = entry + 1;
+	store(x->slots, at, entry + 1);
+}
+
+/* Put the entry into an index, once.  False: its key has no slot, and readers
+ * look no further than PIN_PROBES_MAX, so it would not be found. */
+static bool
+index_add(struct pins *p, struct pin_index *x, const struct pin_seen *e,
     uint32_t entry)
+{
+	uint32_t mask = p->head.n_slots - 1, at = hash_of(p, x, e);
+	uint32_t room = PIN_TOMB;
+
+	for (uint32_t i = 0; i <= mask && i < PIN_PROBES_MAX; i++,
+	    at = (at + 1) & mask) {
+		uint32_t s = load(x->slots, at);
+
+		if (s == PIN_EMPTY && room == PIN_TOMB) {
+			room = at;
+			x->used++;
+		}
+		if (s == PIN_EMPTY)
+			break;
+		if (s == PIN_TOMB && room == PIN_TOMB)
+			room = at;
+		if (s == PIN_TOMB || !is_like(p, x, s - 1, e))
+			continue;
+		link_at(x, at, s, entry);
+		return true;
+	}
+	if (room == PIN_TOMB)
+		return false;
+	link_at(x, room, 0, entry);
+	return true;
+}
+
+/* The first of its key: the slot is the next one's, or nobody's. */
+static void
+slot_pass(struct pins *p, struct pin_index *x, uint32_t at, uint32_t entry,
+    uint32_t next)
 {
 	uint32_t mask = p->head.n_slots - 1;
 
 	for (uint32_t i = 0; i <= mask && i < PIN_PROBES_MAX; i++,
 	    at = (at + 1) & mask) {
-		uint32_t s = slot(index, at);
+		uint32_t s = load(x->slots, at);
 
 		if (s == PIN_EMPTY)
 			return;
-		if (s == entry + 1)
-			atomic_store_explicit(&index[at], PIN_TOMB,
-			    memory_order_release);
+		if (s != entry + 1)
+			continue;
+		store(x->slots, at, next != 0 ? next : PIN_TOMB);
+		return;
 	}
 }
 
-/* Where so many share a place that there is none for the address, readers
- * find too many. */
+static void
+index_remove(struct pins *p, struct pin_index *x, const struct pin_seen *e,
+    uint32_t entry)
+{
+	uint32_t next = load(x->next, entry), prev = x->prev[entry];
+
+	if (next != 0)
+		x->prev[next - 1] = prev;
+	if (prev != 0)
+		store(x->next, prev - 1, next);
+	else
+		slot_pass(p, x, hash_of(p, x, e), entry, next);
+	store(x->next, entry, 0);
+	x->prev[entry] = 0;
+}
+
+/* Where an address finds no slot, readers find too many names. */
 static bool
 index_entry(struct pins *p, uint32_t i, const struct pin_seen *e)
 {
-	(void)slot_add(p, p->by_addr, &p->used_addr,
-	    pin_hash_addr(p, &e->life, &e->addr), i);
-	return slot_add(p, p->by_name, &p->used_name,
-	    pin_hash_name(p, &e->life, e->name, e->len), i);
+	(void)index_add(p, &p->by_addr, e, i);
+	return index_add(p, &p->by_name, e, i);
+}
+
+static void
+index_clear(struct pins *p, struct pin_index *x)
+{
+	for (uint32_t i = 0; i < p->head.n_slots; i++)
+		atomic_store_explicit(&x->slots[i], PIN_EMPTY,
+		    memory_order_relaxed);
+	for (uint32_t i = 0; i < p->head.n_entries; i++) {
+		atomic_store_explicit(&x->next[i], 0, memory_order_relaxed);
+		x->prev[i] = 0;
+	}
+	x->used = 0;
 }
 
 /* Tombs fill an index in time: make both anew.  For a reader that comes in
@@ -289,13 +365,8 @@ static void
 reindex(struct pins *p)
 {
 	begin(table_seq(p));
-	for (uint32_t i = 0; i < p->head.n_slots; i++) {
-		atomic_store_explicit(&p->by_name[i], PIN_EMPTY,
-		    memory_order_relaxed);
-		atomic_store_explicit(&p->by_addr[i], PIN_EMPTY,
-		    memory_order_relaxed);
-	}
-	p->used_name = p->used_addr = 0;
+	index_clear(p, &p->by_name);
+	index_clear(p, &p->by_addr);
 	for (uint32_t k = 0; k < p->n_heap; k++) {
 		struct pin_seen e;
 
@@ -336,9 +407,8 @@ forget(struct pins *p, uint32_t i)
 	if (o != NULL)
 		charge(p, o, o->held - places_of(e.len));
 	begin(table_seq(p));
-	slot_remove(p, p->by_name, pin_hash_name(p, &e.life, e.name, e.len),
-	    i);
-	slot_remove(p, p->by_addr, pin_hash_addr(p, &e.life, &e.addr), i);
+	index_remove(p, &p->by_name, &e, i);
+	index_remove(p, &p->by_addr, &e, i);
 	release(p, i);
 	end(table_seq(p));
 }
@@ -452,7 +522,7 @@ look(struct pins *p, struct answer *x, const struct host *name, int64_t now_ms)
 	size_t n = 0;
 	uint32_t i;
 
-	pin_walk_begin(p, &w, &x->pin.life, name);
+	pin_walk_name(&w, &x->pin.life, name);
 	while (x->n_have < PIN_OF_NAME_MAX && pin_walk_next(p, &w, &i, &e))
 		x->have[x->n_have++] = i;
 	for (size_t k = 0; k < x->n_have; k++)
@@ -544,7 +614,7 @@ put_answer(struct pins *p, struct pin_owner *o, struct answer *x)
 
 	while (x->n_have + x->n_new > PIN_OF_NAME_MAX)
 		forget_first(p, x);
-	if (p->used_name >= limit || p->used_addr >= limit)
+	if (p->by_name.used >= limit || p->by_addr.used >= limit)
 		reindex(p);
 	if (!put_all(p, o, x, order))
 		return REASON_LIMIT_TOTAL;

@@ -269,30 +269,32 @@ more_addresses_than_the_table_has_room_for_are_refused(void **state)
 	close(fd);
 }
 
-/* All but so many slots of the index of names, held by nobody's entry. */
+/* The slots of the index of names, held by nobody's entry. */
 #define NOBODY 0x7fffffffu
 
 static void
-hold_slots(struct pins *w, unsigned leave)
+hold_slots(struct pins *w)
 {
 	for (uint32_t i = 0; i < w->head.n_slots; i++)
-		if (w->by_name[i] == PIN_TOMB || w->by_name[i] == PIN_EMPTY)
-			w->by_name[i] = leave > 0 ? leave--, PIN_TOMB : NOBODY;
+		if (w->by_name.slots[i] == PIN_TOMB ||
+		    w->by_name.slots[i] == PIN_EMPTY)
+			w->by_name.slots[i] = NOBODY;
 }
 
 static void
 free_slots(struct pins *w)
 {
 	for (uint32_t i = 0; i < w->head.n_slots; i++)
-		if (w->by_name[i] == NOBODY)
-			w->by_name[i] = PIN_TOMB;
+		if (w->by_name.slots[i] == NOBODY)
+			w->by_name.slots[i] = PIN_TOMB;
 }
 
 static void
 an_answer_is_pinned_whole_or_not_at_all(void **state)
 {
 	struct addr a[4] = { v4(1), v4(2), v4(3), v4(4) }, out[PIN_ADDRS_MAX];
-	struct host h = host_of("a.example"), names[PIN_NAMES_MAX];
+	struct host h = host_of("a.example"), g = host_of("b.example");
+	struct host names[PIN_NAMES_MAX];
 	enum reason why;
 	struct pins *w;
 	int fd;
@@ -301,13 +303,14 @@ an_answer_is_pinned_whole_or_not_at_all(void **state)
 	assert_int_equal(pin_create(&w, 64, &fd), 0);
 	assert_true(add(w, CELL("cell"), &h, &a[1], 1, 1000, 0));
 	for (unsigned round = 0; round < 2; round++) {
-		hold_slots(w, 2);	/* for two of three */
-		assert_int_equal(pin_add(w, CELL("cell"), &h, a, 4, 2000, 1),
+		hold_slots(w);
+		assert_int_equal(pin_add(w, CELL("cell"), &g, a, 4, 2000, 1),
 		    REASON_LIMIT_TOTAL);
-		assert_int_equal(pin_addrs(w, CELL("cell"), &h, 1, out), 1);
-		assert_true(addr_eq(&out[0], &a[1]));
+		assert_int_equal(pin_addrs(w, CELL("cell"), &g, 1, out), 0);
 		assert_int_equal(pin_names(w, CELL("cell"), &a[0], 1, names),
 		    0);
+		assert_int_equal(pin_names(w, CELL("cell"), &a[1], 1, names),
+		    1);
 		/* nor is what was there before pinned for longer */
 		assert_false(pin_has(w, CELL("cell"), &h, &a[1], 1000));
 		free_slots(w);
@@ -318,6 +321,98 @@ an_answer_is_pinned_whole_or_not_at_all(void **state)
 	for (unsigned i = 0; i < 4; i++)
 		assert_true(addr_eq(&out[i], &a[i]));
 	assert_int_equal(add_names(w, CELL("cell"), 0, 64, 2000, 1, &why), 60);
+	pin_close(w);
+	close(fd);
+}
+
+/* `n` names of b with an address each, from 10.1.0.0 + `from` on, of which
+ * all are found again. */
+static void
+expect_others(struct pins *w, unsigned from, unsigned n, bool anew)
+{
+	struct host names[PIN_NAMES_MAX];
+	unsigned missed = 0;
+
+	for (unsigned i = from; i < from + n; i++) {
+		const uint8_t b[4] = { 10, 1, (uint8_t)(i >> 8), (uint8_t)i };
+		struct addr a = addr_from_v4(b);
+		struct host h;
+		char text[32];
+
+		snprintf(text, sizeof(text), "o%u.example", i);
+		h = host_of(text);
+		if (anew)
+			assert_true(add(w, CELL("b"), &h, &a, 1, 1000, 0));
+		missed += pin_names(w, CELL("b"), &a, 1, names) != 1 ||
+		    !pin_has(w, CELL("b"), &h, &a, 1);
+	}
+	assert_int_equal(missed, 0);
+}
+
+/* Thousands of names at a few addresses, and a name's end among them. */
+static void
+names_of_one_cell_crowd_out_no_address_of_another(void **state)
+{
+	struct host names[PIN_NAMES_MAX];
+	struct addr a[16];
+	struct pins *w;
+	unsigned k = 0;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, PIN_DEFAULT, &fd), 0);
+	expect_others(w, 0, 1000, true);
+	for (unsigned i = 0; i < 6000; i++) {
+		struct host h;
+		char text[32];
+
+		for (unsigned j = 0; j < 16; j++)
+			a[j] = v4((uint8_t)(k++ % 48));
+		snprintf(text, sizeof(text), "n%u.example", i);
+		h = host_of(text);
+		assert_true(add(w, CELL("a"), &h, a, 16, i < 4000 ? 500 :
+		    1000, 0));
+	}
+	expect_others(w, 0, 1000, false);
+	expect_others(w, 1000, 1000, true);
+	a[0] = v4(0);
+	assert_int_equal(pin_names(w, CELL("a"), a, 1, names), TOO_MANY_NAMES);
+	/* what ended leaves from the middle */
+	for (unsigned i = 0; i < 100; i++)
+		assert_true(add_many(w, (int)(i % 7), 2, 2000, 600));
+	expect_others(w, 0, 2000, false);
+	assert_int_equal(pin_names(w, CELL("a"), a, 1, names), TOO_MANY_NAMES);
+	assert_int_equal(pin_names(w, CELL("a"), a, 1000, names), 0);
+	pin_close(w);
+	close(fd);
+}
+
+/* Those before, between and behind end one after the other. */
+static void
+the_names_of_an_address_leave_in_any_order(void **state)
+{
+	static const int64_t until[] = { 500, 100, 400, 200, 300 };
+	struct host names[PIN_NAMES_MAX], g = host_of("z.example");
+	struct addr a = v4(1), b = v4(2);
+	struct pins *w;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	for (unsigned i = 0; i < 5; i++) {
+		struct host h;
+		char text[32];
+
+		snprintf(text, sizeof(text), "n%u.example", i);
+		h = host_of(text);
+		assert_true(add(w, CELL("cell"), &h, &a, 1, until[i], 0));
+	}
+	for (unsigned gone = 0; gone <= 5; gone++) {
+		assert_int_equal(pin_names(w, CELL("cell"), &a, 0, names),
+		    5 - gone);
+		assert_true(add(w, CELL("cell"), &g, &b, 1, 1000,
+		    100 * (gone + 1)));
+	}
 	pin_close(w);
 	close(fd);
 }
@@ -944,6 +1039,9 @@ main(void)
 		cmocka_unit_test(pins_that_ended_make_room_for_addresses),
 		cmocka_unit_test(of_one_name_the_last_addresses_are_kept),
 		cmocka_unit_test(an_answer_is_pinned_whole_or_not_at_all),
+		cmocka_unit_test(
+		    names_of_one_cell_crowd_out_no_address_of_another),
+		cmocka_unit_test(the_names_of_an_address_leave_in_any_order),
 		cmocka_unit_test(what_is_refused_pushes_out_none_of_its_own),
 		cmocka_unit_test(
 		    more_addresses_than_the_table_has_room_for_are_refused),
