@@ -13,6 +13,7 @@
 struct column {
 	_Alignas(64) _Atomic int64_t value[COUNT_N];
 	_Atomic int64_t denied[REASON_COUNT];
+	_Atomic uint64_t beats;
 };
 
 struct table {
@@ -105,6 +106,20 @@ void
 count_denied(struct counts *c, enum reason r)
 {
 	add(&c->table->column[c->column].denied[r], 1);
+}
+
+void
+count_beat(struct counts *c)
+{
+	atomic_fetch_add_explicit(&c->table->column[c->column].beats, 1,
+	    memory_order_relaxed);
+}
+
+uint64_t
+count_beats(const struct counts *c, unsigned column)
+{
+	return column >= COUNT_COLUMNS ? 0 : atomic_load_explicit(
+	    &c->table->column[column].beats, memory_order_relaxed);
 }
 
 int64_t

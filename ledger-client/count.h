@@ -51,6 +51,11 @@ void count_add(struct counts *c, enum count what, int64_t n);
 /* Denials by reason. */
 void count_denied(struct counts *c, enum reason r);
 
+/* This process turns: a number that only its change says something of, and
+ * that of another column (parent). */
+void count_beat(struct counts *c);
+uint64_t count_beats(const struct counts *c, unsigned column);
+
 /* Sums over all columns. */
 int64_t count_sum(const struct counts *c, enum count what);
 int64_t count_denied_sum(const struct counts *c, enum reason r);

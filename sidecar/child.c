@@ -48,6 +48,7 @@ child_start(struct child *c)
 	}
 	c->fd = pair[0];
 	c->ready = false;
+	c->quiet = 0;
 	c->started_ms = clock_mono_ms();
 	if (!listen_to(c))
 		kill(c->pid, SIGKILL);
@@ -86,6 +87,38 @@ on_late(evutil_socket_t fd, short what, void *arg)
 	log_line(LOG_ERROR_, "role not ready in time role=%s index=%u pid=%d",
 	    role_word(c->kind), c->index, (int)c->pid);
 	kill(c->pid, SIGKILL);
+}
+
+/* The recorder is spared, for a disk may hang: started anew it would hang
+ * there again, without what it holds. */
+static void
+look_at(struct child *c)
+{
+	uint64_t beats = count_beats(c->parent->counts, c->column);
+
+	c->quiet = c->ready && beats == c->beats ? c->quiet + 1 : 0;
+	c->beats = beats;
+	if (c->quiet == CHILD_QUIET)
+		log_line(LOG_ERROR_, "role does not turn role=%s index=%u "
+		    "pid=%d", role_word(c->kind), c->index, (int)c->pid);
+	if (c->quiet != CHILD_HANGS || c->kind == ROLE_RECORDER)
+		return;
+	log_line(LOG_ERROR_, "role hangs and is killed role=%s index=%u "
+	    "pid=%d", role_word(c->kind), c->index, (int)c->pid);
+	told_note(c->parent, RECORD_ROLE, "%s %u hangs, killed pid=%d",
+	    role_word(c->kind), c->index, (int)c->pid);
+	kill(c->pid, SIGKILL);
+}
+
+void
+child_look(struct parent *p)
+{
+	if (p->counts == NULL)
+		return;
+	for (unsigned i = 0; i < p->n_children; i++)
+		if (p->children[i].pid > 0)
+			look_at(&p->children[i]);
+	shared_guard(p);
 }
 
 /* The child before exec.  Every descriptor of ours is close-on-exec; only

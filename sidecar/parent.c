@@ -206,6 +206,7 @@ on_beat(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
+	child_look(arg);
 	told_health(arg);
 	told_alive(arg);
 }

@@ -37,6 +37,8 @@ struct child {
 	int64_t started_ms;
 	unsigned unsteady;		/* starts in a row that did not last */
 	unsigned restarts;
+	uint64_t beats;			/* of its loop, as seen last */
+	unsigned quiet;			/* how often in a row as before */
 };
 
 #define CHILD_RECORDER 0u
@@ -111,13 +113,24 @@ struct parent {
 	struct event *last_call;	/* when draining has to be over */
 };
 
+/* After so many looks, one a second, without a beat. */
+#define CHILD_QUIET 3u			/* it is not ready */
+#define CHILD_HANGS 10u			/* and is killed */
+
+/* Ready, and its event loop turns. */
+static inline bool
+child_turns(const struct child *c)
+{
+	return c->ready && c->quiet < CHILD_QUIET;
+}
+
 static inline unsigned
 parent_engines_ready(const struct parent *p)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < p->n_engines; i++)
-		n += p->children[CHILD_ENGINE + i].ready;
+		n += child_turns(&p->children[CHILD_ENGINE + i]);
 	return n;
 }
 
@@ -159,6 +172,9 @@ void child_stop_event(struct child *c);
 /* It ended: record, zero its columns, start again while serving; one that
  * does not stay ends the daemon. */
 void child_ended(struct child *c, int status);
+/* Who hangs, each second: it counts looks and not time, so that a parent that
+ * stood still takes nobody for hanging. */
+void child_look(struct parent *p);
 /* A message or a descriptor to a running child; one that does not read is
  * killed. */
 void child_send(struct child *c, enum ipc_type type);

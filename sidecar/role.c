@@ -18,6 +18,7 @@
 #include "sidecar/confine.h"
 
 #define GIFT_WAIT_MS 10000
+#define BEAT_S 1
 
 static int collect(struct role *r);
 static int take_policy(struct role *r, int fd);
@@ -303,16 +304,30 @@ new_base(void)
 	return base;
 }
 
+static void
+on_beat(evutil_socket_t fd, short what, void *arg)
+{
+	struct role *r = arg;
+
+	(void)fd;
+	(void)what;
+	count_beat(r->counts);
+}
+
 static int
 make_base(struct role *r)
 {
+	const struct timeval each = { .tv_sec = BEAT_S };
+
 	r->base = new_base();
 	if (r->base == NULL)
 		return -ENOMEM;
 	r->from_parent = event_new(r->base, r->parent, EV_READ | EV_PERSIST,
 	    on_parent, r);
-	return r->from_parent == NULL ||
-	    event_add(r->from_parent, NULL) != 0 ? -ENOMEM : 0;
+	r->beat = event_new(r->base, -1, EV_PERSIST, on_beat, r);
+	return r->from_parent == NULL || r->beat == NULL ||
+	    event_add(r->from_parent, NULL) != 0 ||
+	    event_add(r->beat, &each) != 0 ? -ENOMEM : 0;
 }
 
 /* One turn of the event loop after the other; the recorder is woken at most

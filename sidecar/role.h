@@ -104,6 +104,7 @@ struct role {
 	int parent;			/* SEQPACKET, non-blocking */
 	struct event_base *base;
 	struct event *from_parent;
+	struct event *beat;		/* says that the loop turns */
 	const struct role_ops *ops;
 	struct settings settings;	/* copied from the policy image */
 	struct policy *policy;		/* NULL until given */

@@ -135,7 +135,7 @@ list_role(struct health *h, const struct child *c)
 {
 	h->roles[h->n_roles++] = (struct health_role){
 		.kind = c->kind, .index = c->index, .pid = (int32_t)c->pid,
-		.ready = c->ready, .restarts = c->restarts,
+		.ready = child_turns(c), .restarts = c->restarts,
 	};
 	h->restarts += c->restarts;
 }
@@ -185,7 +185,7 @@ told_health(struct parent *p)
 		    p->children[CHILD_RECORDER].wrote &&
 		    p->emit != NULL && emit_ready(p->emit),
 		.rules = rules_stand(p),
-		.resolver_ready = p->children[CHILD_RESOLVER].ready,
+		.resolver_ready = child_turns(&p->children[CHILD_RESOLVER]),
 		.stale = p->stale, .draining = p->phase >= PHASE_DRAIN,
 		.unenforced = told_unenforced(p),
 	};
@@ -212,7 +212,7 @@ missing(const struct parent *p)
 		return NULL;
 	if (!recorder->ready || !emit_recorder_lives(p->emit))
 		return "the recorder does not turn";
-	if (!p->children[CHILD_RESOLVER].ready)
+	if (!child_turns(&p->children[CHILD_RESOLVER]))
 		return "the resolver is away";
 	return parent_engines_ready(p) > 0 ? NULL : "no engine serves";
 }

@@ -885,6 +885,57 @@ the_watchdog_is_fed_while_there_is_what_a_decision_needs(void **state)
 	close(notify_fd);
 }
 
+static void
+signal_all(const pid_t *pids, size_t n, int sig)
+{
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(kill(pids[i], sig), 0);
+}
+
+/* About 18 seconds.  The recorder, whose disk may hang, is let alone; a stall
+ * of everything, as of a machine's, is nobody's fault. */
+static void
+a_role_that_hangs_is_started_anew(void **state)
+{
+	char path[128];
+	pid_t pids[6];
+
+	(void)state;
+	setenv("WATCHDOG_USEC", "30000000", 1);
+	put("penstock.yaml", CONFIG);
+	start_notified();
+	unsetenv("WATCHDOG_USEC");
+	expect_told("READY=1");
+	pids[0] = daemon_pid;
+	pids[1] = role_pid("recorder", 0);
+	pids[2] = role_pid("resolver", 0);
+	pids[3] = role_pid("engine", 0);
+	pids[4] = role_pid("engine", 1);
+	pids[5] = role_pid("admin", 0);
+	signal_all(pids, 6, SIGSTOP);
+	pause_ms(4500);
+	signal_all(pids, 6, SIGCONT);
+	expect_alive();
+	assert_false(logged("role does not turn"));
+	signal_all(pids + 1, 5, SIGSTOP);
+	expect_log("role does not turn role=engine index=1");
+	expect_not_alive();
+	expect_log("role hangs and is killed role=resolver");
+	expect_log("role hangs and is killed role=engine index=1");
+	expect_log("role hangs and is killed role=admin");
+	pause_ms(1500);
+	assert_false(logged("killed role=recorder"));
+	assert_int_equal(role_pid("recorder", 0), pids[1]);
+	kill(pids[1], SIGCONT);
+	expect_alive();
+	assert_true(role_pid("engine", 1) > 0);
+	assert_int_equal(stop(), 0);
+	path_of(path, "out");
+	assert_non_null(strstr(get(path), "resolver 0 hangs, killed pid="));
+	assert_non_null(strstr(get(path), "engine 1 started again"));
+	close(notify_fd);
+}
+
 /* ---- around each ---- */
 
 int
@@ -916,6 +967,7 @@ main(void)
 		EACH(rules_of_somebody_else_s_are_not_said_to_enforce),
 		EACH(systemd_is_told),
 		EACH(the_watchdog_is_fed_while_there_is_what_a_decision_needs),
+		EACH(a_role_that_hangs_is_started_anew),
 		EACH(a_reload_that_cannot_be_started_is_refused_and_ends),
 		EACH(reloads_in_a_row_are_ready_when_the_last_has_ended),
 	};
