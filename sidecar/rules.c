@@ -409,6 +409,12 @@ gateway_chains(const struct rules_spec *r, struct text *t)
 	gateway_pre(r, others, t);
 
 	chain(t, "inp", "filter", "input", 0, "drop");
+	/* Ours are the agents' alone, however a cell is told; no answer, for
+	 * a source out there may be anybody's. */
+	rule(t, "inp/foreign-tcp", "%s iifname != \"lo\" tcp dport { %" PRIu16
+	    ", %" PRIu16 " } counter drop", others, r->dns_port, r->tcp_port);
+	rule(t, "inp/foreign-udp", "%s iifname != \"lo\" udp dport %" PRIu16
+	    " counter drop", others, r->dns_port);
 	rule(t, "inp/others", "%s accept", others);
 	rule(t, "inp/captured", "meta mark and 0x%x == 0x%x accept",
 	    RULES_MARK, RULES_MARK);

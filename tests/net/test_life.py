@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cases import reached, shut
+from cases import ASK, reached, shut
 from lab import POLICY, PYTHON
 
 HOLD = """
@@ -323,6 +323,37 @@ def role_pids(lab, role):
     return found
 
 
+def go_on(stopped):
+    for pid in stopped:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass        # it was taken for hanging, and killed
+
+
+@pytest.mark.parametrize("role", ["engine", "resolver"])
+def test_a_role_that_hangs_is_not_ready_and_is_started_anew(fresh, role):
+    lab = fresh
+    stopped = role_pids(lab, role)
+    try:
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        lab.wait(lambda: lab.get("/readyz")[0] == 503, 6, "readyz")
+        assert "[-] %s" % role in lab.get("/readyz")[1]
+        assert {"role": role, "ready": False} in [
+            {"role": r["role"], "ready": r["ready"]}
+            for r in json.loads(lab.get("/status")[1])["roles"]]
+        if role == "engine":    # its clients are not left to hang with it
+            r = soon(lab)
+            assert not reached(r) and r.seconds < 1.5, r
+        lab.wait(lambda: pids(lab, role) not in ([], stopped), 12, "another")
+    finally:
+        go_on(stopped)
+    lab.wait(lambda: lab.get("/readyz")[0] == 200, 5, "readiness")
+    lab.wait(lambda: reached(soon(lab, "git.test")), 10, "service")
+    assert any("hangs" in r["detail"] for r in lab.records(kind="role"))
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_that_hangs_never_opens(fresh, role):
     lab = fresh
@@ -336,8 +367,7 @@ def test_a_role_that_hangs_never_opens(fresh, role):
         assert bool(r.arrived) is ROLES[role], r
         never_opens(lab)
     finally:
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
+        go_on(stopped)
     lab.wait(lambda: reached(soon(lab, "git.test")), 10, "service")
     never_opens(lab)
 
@@ -366,8 +396,7 @@ def test_a_recorder_that_hangs_means_deny(fresh):
         r = fetch(lab)
         assert not reached(r) and r.seconds < 5, r
     finally:
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
+        go_on(stopped)
     lab.wait(lambda: reached(fetch(lab)), 5, "the recorder")
     lab.record(reason="ledger_unavailable")
 
@@ -385,9 +414,9 @@ def test_term_ends_in_order(fresh):
 
 FIRST = """
 import socket
-s = socket.create_connection(("203.0.113.15", 7000), 5)
-s.settimeout(5)
 try:
+    s = socket.create_connection(("203.0.113.15", 7000), 5)
+    s.settimeout(5)
     print("came", s.recv(100))
 except ConnectionError:
     print("reset")
@@ -575,6 +604,41 @@ def test_status_names_each_process(fresh):
         assert int(status["CapEff"], 16) == may, role
         assert "role %s 0 pid %d\n" % (role, pid) in \
             lab.get("/readyz?verbose")[1]
+
+
+KNOCK = """
+import socket
+try:
+    socket.create_connection(("198.18.2.2", 15001), 2)
+    print("connected")
+except OSError as e:
+    print("error", e)
+"""
+
+
+def test_hosts_of_the_uplink_are_not_served(lab, leaks):
+    """A cell without `from` is that of whoever asks, and only the agents'
+    interfaces can."""
+    def knocks():
+        return [lab.run("world", PYTHON, "-c", *argv).out.strip()
+                for argv in ((ASK, "198.18.2.2", "allowed.test", "1", "udp"),
+                             (ASK, "198.18.2.2", "allowed.test", "1", "tcp"),
+                             (KNOCK,))]
+    lab.up("gateway", cells=[])
+    try:
+        assert reached(fetch(lab))
+        assert all("error" in out for out in knocks())
+        assert not any(r["client"].startswith("198.18.2.1:")
+                       for r in lab.records() if r.get("client"))
+        # the same knocks where that rule is passed by
+        r = lab.run(lab.space, "nft", "insert", "rule", "inet", "penstock",
+                    "inp", "iifname", "up0", "accept")
+        assert r.status == 0, r
+        udp, tcp, transparent = knocks()
+        assert "rcode 0 answers 1" in udp and "rcode 0 answers 1" in tcp
+        assert transparent == "connected"
+    finally:
+        lab.down()
 
 
 def test_b080_b082_rotation_and_kill_leave_whole_records(lab, leaks):
