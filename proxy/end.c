@@ -7,6 +7,7 @@
 #include "proxy/conn.h"
 
 #define OUTQ_POLL_MS 5
+#define DRAIN_TURN_BYTES (256u << 10)	/* then it is another's turn */
 #define OUTQ_POLL_MAX_MS 1000
 
 static void
@@ -18,23 +19,25 @@ set_reset(int fd)
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
 }
 
-/* Read and forget what a refused client still sends, so that the kernel does
- * not reset our answer away (a close with unread bytes does). */
+/* Forget what a refused client still sends: many read no answer before all of
+ * theirs is sent, and a close with unread bytes makes the kernel reset our
+ * answer away.  Nothing of it is held; the time bounds it too. */
 static enum step
 drain(struct conn *c)
 {
-	uint8_t bin[4096];
+	size_t max = c->proxy->limits.linger_bytes, turn = 0;
 
-	while (c->drained < c->proxy->limits.linger_bytes) {
-		ssize_t n = side_recv(&c->client, bin, sizeof(bin));
+	while (c->drained < max && turn < DRAIN_TURN_BYTES) {
+		ssize_t n = side_drop(&c->client, DRAIN_TURN_BYTES / 4);
 
 		if (n == -EAGAIN)
 			return STEP_WAIT;
 		if (n <= 0)
-			break;
+			return STEP_GONE;
 		c->drained += (uint32_t)n;
+		turn += (size_t)n;
 	}
-	return STEP_GONE;
+	return c->drained < max ? STEP_WAIT : STEP_GONE;
 }
 
 static enum step

@@ -22,7 +22,7 @@
 const struct proxy_limits proxy_limits_default = {
 	.hello_ms = 5000, .resolve_ms = 5000, .connect_ms = 10000,
 	.stagger_ms = 250, .idle_ms = 3600000, .keepalive_ms = 120000,
-	.linger_ms = 1000, .reload_grace_ms = 0, .linger_bytes = 65536,
+	.linger_ms = 1000, .reload_grace_ms = 0, .linger_bytes = 16 << 20,
 	.hello_bytes = HELLO_MAX_BYTES, .head_bytes = HTTP_HEAD_MAX_BYTES,
 	.header_count = HTTP_FIELDS_MAX, .connections = 20000,
 	.per_cell = 0, .per_client = 4096, .pipe_share_percent = 50,

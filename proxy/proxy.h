@@ -27,7 +27,7 @@ struct proxy_limits {
 	unsigned keepalive_ms;		/* between HTTP requests: 120000 */
 	unsigned linger_ms;		/* refused client's bytes: 1000 */
 	unsigned reload_grace_ms;	/* before forbidden flows are cut: 0 */
-	size_t linger_bytes;		/* 65536 */
+	size_t linger_bytes;		/* 16777216, of which none is held */
 	size_t hello_bytes;		/* ClientHello: 16384 at most */
 	size_t head_bytes;		/* HTTP head: 65536 at most */
 	unsigned header_count;		/* its fields: 128 at most */

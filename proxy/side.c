@@ -44,15 +44,15 @@ side_can(const struct side *s)
 	    ((s->want & SIDE_WRITE) && s->writable);
 }
 
-ssize_t
-side_recv(struct side *s, void *data, size_t size)
+static ssize_t
+take(struct side *s, void *data, size_t size, int flags)
 {
 	ssize_t n;
 
 	if (!s->readable)
 		return -EAGAIN;
 	do
-		n = recv(s->fd, data, size, 0);
+		n = recv(s->fd, data, size, flags);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		n = -errno;
@@ -61,6 +61,19 @@ side_recv(struct side *s, void *data, size_t size)
 	if (n == -EAGAIN || (n > 0 && (size_t)n < size && !s->doubtful))
 		s->readable = false;
 	return n;
+}
+
+ssize_t
+side_recv(struct side *s, void *data, size_t size)
+{
+	return take(s, data, size, 0);
+}
+
+/* The kernel copies nothing for it (tcp(7)). */
+ssize_t
+side_drop(struct side *s, size_t size)
+{
+	return take(s, NULL, size, MSG_TRUNC);
 }
 
 ssize_t

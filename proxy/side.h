@@ -42,6 +42,8 @@ bool side_can(const struct side *s);
 /* recv(2), as far as it may find something: the number, 0 at the end of the
  * stream, -EAGAIN, another -errno. */
 ssize_t side_recv(struct side *s, void *data, size_t size);
+/* The same, and what came is forgotten unread. */
+ssize_t side_drop(struct side *s, size_t size);
 /* The same to the end of b, so that at most `max` bytes wait there; also
  * -ENOBUFS when it is full, -ENOMEM. */
 ssize_t side_fill(struct side *s, struct buf *b, size_t max);

@@ -550,7 +550,7 @@ static const struct limit_key {
 	{ "keepalive_timeout", LIMIT_AT(keepalive_ms), true, false, 100,
 	    3600000 },
 	{ "linger_timeout", LIMIT_AT(linger_ms), true, false, 1, 60000 },
-	{ "linger_bytes", LIMIT_AT(linger_bytes), false, true, 1, 16 << 20 },
+	{ "linger_bytes", LIMIT_AT(linger_bytes), false, true, 1, 1 << 30 },
 	{ "hello_bytes", LIMIT_AT(hello_bytes), false, true, 512,
 	    HELLO_MAX_BYTES },
 	{ "head_bytes", LIMIT_AT(head_bytes), false, true, 1024,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain HTTP on the transparent path: every request is judged."""
 import json
+import os
+import re
 
 import pytest
 
@@ -150,6 +152,61 @@ def test_n04_n10_a_refused_upload_still_reads_the_reason(gate):
                   "@" + lab.dir + "/www/object", "--resolve",
                   "evil.test:80:" + ADDRESS, "http://evil.test/upload")
     assert "no_rule" in r.out, r
+
+
+UPLOAD = """
+import sys, urllib.error, urllib.request
+for _ in range(int(sys.argv[2])):
+    r = urllib.request.Request(sys.argv[1], bytes(8 << 20),
+                               {"Host": "evil.test"})
+    try:
+        print("open", urllib.request.urlopen(r, timeout=10).status)
+    except urllib.error.HTTPError as e:
+        print("told", e.code, e.read().decode().strip())
+    except Exception as e:
+        print("lost", repr(e))
+"""
+
+NODE_HTTP = """
+const http = require("http"), body = Buffer.alloc(8 << 20);
+const go = n => n && http.request(process.argv[1], {method: "POST",
+    agent: false, headers: {Host: "evil.test"}}, r => {
+        let s = "";
+        r.on("data", d => s += d);
+        r.on("end", () => { console.log("told", r.statusCode, s.trim());
+            go(n - 1); });
+    }).on("error", e => { console.log("lost", e.code); go(n - 1); })
+    .end(body);
+go(+process.argv[2]);
+"""
+
+NODE_FETCH = """
+(async () => {
+    for (let n = +process.argv[2]; n > 0; n--)
+        try {
+            const r = await fetch(process.argv[1], {method: "POST",
+                headers: {host: "evil.test"}, body: Buffer.alloc(8 << 20)});
+            console.log("told", r.status, (await r.text()).trim());
+        } catch (e) {
+            console.log("lost", e.cause ? e.cause.code : e);
+        }
+})();
+"""
+
+UPLOADS = {"urllib": ("/usr/bin/python3", "-c", UPLOAD)}
+if os.path.exists("/usr/bin/node"):
+    UPLOADS["node-http"] = ("/usr/bin/node", "-e", NODE_HTTP)
+    UPLOADS["node-fetch"] = ("/usr/bin/node", "-e", NODE_FETCH)
+
+
+@pytest.mark.parametrize("what", sorted(UPLOADS))
+def test_n04_who_sends_8_mb_reads_the_refusal_too(gate, what):
+    """Clients that read no answer before all of theirs is sent."""
+    r = gate.lab.agent(*UPLOADS[what], "http://%s/upload/x" % ADDRESS, "10",
+                       timeout=60)
+    # fetch sends the Host of its address
+    told = re.findall(r"^told 403 .*(?:no_rule|address_literal)", r.out, re.M)
+    assert len(told) == 10 and not r.out.count("lost"), r
 
 
 FAULTS = {"/reset": "502", "/empty": "502", "/both": "502"}
