@@ -148,7 +148,9 @@ tell_http(struct conn *c, enum reason why, uint32_t rule)
 	struct rule_view rv;
 	struct cell_view cv;
 
-	if (o->name.len > 0)
+	if (o->name.len > 0 && o->to.port == 0)
+		snprintf(place, sizeof(place), "%s", o->name.name);
+	else if (o->name.len > 0)
 		snprintf(place, sizeof(place), "%s:%u", o->name.name,
 		    o->to.port);
 	else if (o->to.port != 0)
@@ -204,8 +206,10 @@ conn_refuse(struct conn *c, enum reason why)
 
 	if (c->open != NULL)
 		d = c->open->decision;
-	if (account_is_unread(c))
+	if (account_is_unread(c)) {
 		d.rule = RULE_NONE;
+		forward_glance(c);
+	}
 	/* What fails after it was allowed is told by the end record. */
 	if (d.verdict != VERDICT_ALLOW || !account_is_open(c) ||
 	    !is_upstream_failure(why)) {

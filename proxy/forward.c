@@ -206,12 +206,9 @@ take_request(struct conn *c, const struct http_request *rq)
 	return 0;
 }
 
-/* A new request takes the place of the one before in what is judged. */
 static void
-show(struct conn *c, const struct http_request *rq)
+show_place(struct opening *o, const struct http_request *rq)
 {
-	struct opening *o = c->open;
-
 	o->is_addr = rq->to.is_addr;
 	o->name = rq->to.host;
 	if (o->is_addr)
@@ -220,10 +217,21 @@ show(struct conn *c, const struct http_request *rq)
 	o->to.port = rq->to.port;
 	o->from = rq->method == HTTP_CONNECT ? NAME_FROM_CONNECT :
 	    NAME_FROM_HOST;
+	o->n_addrs = 0;
+}
+
+/* A new request takes the place of the one before in what is judged. */
+static void
+show(struct conn *c, const struct http_request *rq)
+{
+	struct opening *o = c->open;
+
+	o->json = wants_json(rq);
+	o->head_only = rq->method == HTTP_HEAD;
+	o->minor = rq->minor;
 	copy_text(o->method, sizeof(o->method), rq->method_text);
 	copy_text(o->path, sizeof(o->path), rq->path);
 	o->decision.rule = RULE_NONE;
-	o->n_addrs = 0;
 }
 
 void
@@ -249,16 +257,40 @@ forward_no_request(struct conn *c)
 	c->request--;
 }
 
+/* Where a Host without a port leads. */
+static uint16_t
+default_port(const struct conn *c)
+{
+	return c->inside ? c->port : c->original.port ? c->original.port : 80;
+}
+
+void
+forward_glance(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct http_request rq;
+	struct host other;
+
+	http_request_glance(buf_span(&c->in), default_port(c), &rq, &other);
+	if (rq.method_text.len == 0)
+		return;
+	show(c, &rq);
+	o->other = other;
+	/* Without one it is still the connection's, but not the CONNECT's. */
+	if (c->inside || rq.to.host.len > 0 || rq.to.is_addr)
+		show_place(o, &rq);
+	if (rq.to.host.len == 0 && !rq.to.is_addr)
+		o->from = NAME_FROM_NONE;
+}
+
 /* A head within the limit, from what waits.  One that comes whole is no
  * smaller for it. */
 static enum parse
 parse_head(struct conn *c, struct http_request *rq, enum reason *why)
 {
-	const uint16_t port = c->inside ? c->port : c->original.port ?
-	    c->original.port : 80;
 	const size_t max = c->proxy->limits.head_bytes;
 	enum parse p = http_request_parse(buf_span(&c->in),
-	    &c->open->scanned, port, rq, why);
+	    &c->open->scanned, default_port(c), rq, why);
 
 	if ((p == PARSE_MORE && buf_left(&c->in) > max) ||
 	    (p == PARSE_DONE && (rq->head_bytes > max ||
@@ -273,12 +305,9 @@ parse_head(struct conn *c, struct http_request *rq, enum reason *why)
 static enum reason
 judge_head(struct conn *c, const struct http_request *rq)
 {
-	struct opening *o = c->open;
 	enum reason why = check_form(c, rq);
 
-	o->json = wants_json(rq);
-	o->head_only = rq->method == HTTP_HEAD;
-	o->minor = rq->minor;
+	show_place(c->open, rq);
 	show(c, rq);
 	if (why == REASON_NONE && c->via == VIA_HTTP)
 		why = find_cell(c, rq);

@@ -21,6 +21,9 @@
 void forward_begin(struct conn *c);
 /* NAME: read a request or CONNECT head from c->in. */
 MUST_USE enum parse forward_head(struct conn *c, enum reason *why);
+/* NAME: a request that was not judged is refused: what can be read of it is
+ * what it has shown. */
+void forward_glance(struct conn *c);
 /* NAME: what could have become a request is none, and has no number. */
 void forward_no_request(struct conn *c);
 /* DECIDE: may the upstream connection at hand serve this request? */

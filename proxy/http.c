@@ -663,6 +663,131 @@ http_request_parse(struct span stream, size_t *scanned,
 	return *why == REASON_NONE ? PARSE_DONE : PARSE_BAD;
 }
 
+/* ---- of refused requests ---- */
+
+/* A line as the most forgiving would take it. */
+static struct span
+lax_line(struct span *s)
+{
+	struct span line = *s, rest = span_of(s->data + s->len, 0);
+
+	(void)split(*s, '\n', &line, &rest);
+	*s = rest;
+	while (line.len > 0 && line.data[line.len - 1] == '\r')
+		line.len--;
+	return trim(line);
+}
+
+/* What stands behind user information is the place; a port may be missing. */
+static bool
+glance_authority(struct span s, uint16_t port, struct http_target *out)
+{
+	struct span user;
+
+	while (split(s, '@', &user, &s))
+		;
+	if (read_authority(s, port, out) == REASON_NONE)
+		return true;
+	if (port == 0 && read_authority(s, 1, out) == REASON_NONE) {
+		out->port = 0;
+		return true;
+	}
+	memset(out, 0, sizeof(*out));
+	return false;
+}
+
+static void
+glance_target(struct http_request *rq)
+{
+	struct span s = rq->target, scheme, authority;
+	size_t n = 0;
+
+	if (rq->method == HTTP_CONNECT) {
+		(void)!glance_authority(s, 0, &rq->to);
+		return;
+	}
+	if (s.len > 0 && s.data[0] != '/' && split(s, ':', &scheme, &s) &&
+	    span_starts(s, "//")) {
+		s = span_of(s.data + 2, s.len - 2);
+		while (n < s.len && s.data[n] != '/' && s.data[n] != '?')
+			n++;
+		authority = span_of(s.data, n);
+		(void)!glance_authority(authority, is(scheme, "https") ? 443 :
+		    is(scheme, "http") ? 80 : 0, &rq->to);
+		s = span_of(s.data + n, s.len - n);
+	}
+	if (s.len > 0 && (s.data[0] == '/' || s.data[0] == '*'))
+		rq->path = s;
+}
+
+/* False: no request begins so. */
+static bool
+glance_line(struct span line, struct http_request *rq)
+{
+	struct span method = line, rest = span_of(NULL, 0), version;
+
+	(void)split(line, ' ', &method, &rest);
+	if (!is_token(method))
+		return false;
+	rq->method_text = method;
+	rq->method = read_method(method);
+	rq->target = rest;
+	if (split(rest, ' ', &rq->target, &version))
+		(void)!read_version(version, &rq->minor);
+	glance_target(rq);
+	return true;
+}
+
+/* Fields that are none are no names either. */
+static void
+glance_fields(struct span s, struct http_request *rq)
+{
+	struct span line, name, value;
+
+	while (s.len > 0 && rq->n_fields < HTTP_FIELDS_MAX) {
+		line = lax_line(&s);
+		if (line.len == 0)
+			return;
+		if (split(line, ':', &name, &value))
+			rq->fields[rq->n_fields++] = (struct http_field){
+			    trim(name), trim(value) };
+	}
+}
+
+static void
+glance_hosts(struct http_request *rq, uint16_t port, struct host *other)
+{
+	struct http_target t;
+
+	for (size_t i = 0; i < rq->n_fields; i++) {
+		if (!is(rq->fields[i].name, "Host") ||
+		    !glance_authority(rq->fields[i].value, port, &t))
+			continue;
+		if (rq->to.host.len == 0 && !rq->to.is_addr)
+			rq->to = t;
+		else if (!t.is_addr && other->len == 0 &&
+		    !host_eq(&rq->to.host, &t.host))
+			*other = t.host;
+	}
+}
+
+void
+http_request_glance(struct span stream, uint16_t default_port,
+    struct http_request *out, struct host *other)
+{
+	struct span line = span_of(NULL, 0);
+
+	request_init(out);
+	out->minor = 1;
+	other->len = 0;
+	while (line.len == 0 && stream.len > 0)
+		line = lax_line(&stream);
+	if (!glance_line(line, out))
+		return;
+	glance_fields(stream, out);
+	glance_hosts(out, default_port, other);
+}
+
 bool
 http_looks_like_request(struct span s)
 {

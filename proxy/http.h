@@ -82,6 +82,15 @@ struct http_request {
 MUST_USE enum parse http_request_parse(struct span stream, size_t *scanned,
     uint16_t default_port, struct http_request *out, enum reason *why);
 
+/*
+ * What a head that is refused, or will not be whole, tells all the same, for
+ * its record and its answer: nothing may be done by it.  What is not there
+ * stays empty (a place without a port has port 0).  `other`: the first Host
+ * that names another place than `to`; len 0: there is none.
+ */
+void http_request_glance(struct span stream, uint16_t default_port,
+    struct http_request *out, struct host *other);
+
 /* True when these bytes can still become an HTTP/1 request line. */
 bool http_looks_like_request(struct span stream);
 

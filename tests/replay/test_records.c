@@ -860,7 +860,7 @@ the_end_has_the_status_that_was_told(void **state)
 
 /* ---- numbers ---- */
 
-static void
+static const struct record *
 next_is(enum verdict verdict, enum reason why, uint64_t request)
 {
 	const struct record *r = stage_record(RECORD_DECISION);
@@ -868,8 +868,7 @@ next_is(enum verdict verdict, enum reason why, uint64_t request)
 	assert_int_equal(r->verdict, verdict);
 	assert_int_equal(r->reason, why);
 	assert_int_equal(r->request, request);
-	if (request == 2 && why == REASON_HEAD_MALFORMED)
-		is_text(r, TEXT_METHOD, "");
+	return r;
 }
 
 /* What is said behind an answered request. */
@@ -879,15 +878,18 @@ each_request_has_its_own_number(void **state)
 	static const struct {
 		const char *text;
 		enum reason why;
+		const char *method, *path;
 	} t[] = {
-		{ "GET / HTTP/1.1\r\nHost: denied.test\r\n\r\n",
-		    REASON_RULE_DENY },
-		{ "GET / HTTP/1.1\r\nHost : a\r\n\r\n",
-		    REASON_HEAD_MALFORMED },
+		{ "GET /a HTTP/1.1\r\nHost: denied.test\r\n\r\n",
+		    REASON_RULE_DENY, "GET", "/a" },
+		{ "GET /b HTTP/1.1\r\nHost : a\r\n\r\n",
+		    REASON_HEAD_MALFORMED, "GET", "/b" },
 		{ "CONNECT allowed.test:80 HTTP/1.1\r\n"
-		    "Host: allowed.test\r\n\r\n", REASON_NESTED_PROXY },
-		{ "\x16\x03\x01", REASON_HEAD_MALFORMED },
+		    "Host: allowed.test\r\n\r\n", REASON_NESTED_PROXY,
+		    "CONNECT", "" },
+		{ "\x16\x03\x01", REASON_HEAD_MALFORMED, "", "" },
 	};
+	const struct record *r;
 	int web, fd, server;
 	bool reset;
 
@@ -899,7 +901,9 @@ each_request_has_its_own_number(void **state)
 		next_is(VERDICT_ALLOW, REASON_RULE, 1);
 		say(fd, t[i].text);
 		stage_read_all(fd, got, sizeof(got), &reset);
-		next_is(VERDICT_DENY, t[i].why, 2);
+		r = next_is(VERDICT_DENY, t[i].why, 2);
+		is_text(r, TEXT_METHOD, t[i].method);
+		is_text(r, TEXT_PATH, t[i].path);
 		close(fd);
 		close(server);
 	}

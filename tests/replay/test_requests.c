@@ -771,6 +771,83 @@ the_head_of_an_answer_has_the_same_limit(void **state)
 	}
 }
 
+static void
+says(const struct record *r, enum record_text which, const char *text)
+{
+	struct span s = record_get(r, which);
+
+	if (!span_eq(s, span_str(text)))
+		fail_msg("'%.*s' is not '%s'", (int)s.len, s.data, text);
+}
+
+/* What stood in it, and where it went: in the record, and in the first line of
+ * the answer. */
+static void
+a_head_that_is_refused_is_told_with_what_it_asked_for(void **state)
+{
+	static const struct {
+		uint16_t port;
+		enum reason why;
+		const char *head, *place, *name, *other, *method, *path;
+	} t[] = {
+		{ 80, REASON_FRAMING, "POST /x HTTP/1.1\r\n"
+		    "Host: allowed.test\r\nContent-Length: 5\r\n"
+		    "Transfer-Encoding: chunked\r\n\r\n",
+		    "allowed.test:80", "allowed.test", "", "POST", "/x" },
+		{ 3128, REASON_HOST_MISMATCH,
+		    "CONNECT allowed.test:443 HTTP/1.1\r\n"
+		    "Host: evil.test:443\r\n\r\n", "allowed.test:443",
+		    "allowed.test", "evil.test", "CONNECT", "" },
+		{ 80, REASON_METHOD, "TRACE /t HTTP/1.1\r\n"
+		    "Host: allowed.test:8080\r\n\r\n", "allowed.test:8080",
+		    "allowed.test", "", "TRACE", "/t" },
+		{ 80, REASON_UPGRADE, "GET / HTTP/1.1\r\n"
+		    "Host: allowed.test\r\nConnection: Upgrade\r\n"
+		    "Upgrade: h2c\r\n\r\n", "allowed.test:80",
+		    "allowed.test", "", "GET", "/" },
+		{ 80, REASON_HEAD_MALFORMED, "GET /2 HTTP/1.1\r\n"
+		    "Host: allowed.test\r\nHost: evil.test\r\n\r\n",
+		    "allowed.test:80", "allowed.test", "evil.test", "GET",
+		    "/2" },
+		{ 80, REASON_HEAD_MALFORMED, "GET /lf HTTP/1.1\n"
+		    "Host: allowed.test\n\n", "allowed.test:80",
+		    "allowed.test", "", "GET", "/lf" },
+		{ 3128, REASON_TARGET, "GET http://u:p@evil.test/a HTTP/1.1"
+		    "\r\nHost: evil.test\r\n\r\n", "evil.test:80",
+		    "evil.test", "", "GET", "/a" },
+		{ 3128, REASON_TARGET, "GET https://evil.test/?b HTTP/1.1"
+		    "\r\nHost: evil.test\r\n\r\n", "evil.test:443",
+		    "evil.test", "", "GET", "/?b" },
+		{ 3128, REASON_TARGET, "CONNECT evil.test HTTP/1.1\r\n"
+		    "Host: evil.test\r\n\r\n", "evil.test", "evil.test",
+		    "", "CONNECT", "" },
+	};
+	const struct record *r;
+	char want[128];
+	bool reset;
+	int fd;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		fd = stage_connect(WANTED, t[i].port);
+		say(fd, t[i].head);
+		stage_read_all(fd, got, sizeof(got), &reset);
+		close(fd);
+		snprintf(want, sizeof(want), ": %s %s\r\n",
+		    reason_word(t[i].why), t[i].place);
+		if (strstr(got, want) == NULL)
+			fail_msg("%zu: no '%s' in '%s'", i, want, got);
+		do
+			r = stage_record(RECORD_DECISION);
+		while (r->verdict == VERDICT_ALLOW);
+		assert_int_equal(r->reason, t[i].why);
+		says(r, TEXT_NAME, t[i].name);
+		says(r, TEXT_OTHER_NAME, t[i].other);
+		says(r, TEXT_METHOD, t[i].method);
+		says(r, TEXT_PATH, t[i].path);
+	}
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 #define SMALL(f) cmocka_unit_test_setup_teardown(f, up_small, down)
 
@@ -778,6 +855,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		T(a_head_that_is_refused_is_told_with_what_it_asked_for),
 		T(B014_what_the_server_says_first_comes_at_once),
 		T(B014_an_answer_instead_of_a_100_ends_the_upload),
 		T(B014_a_refusal_comes_before_the_body),
