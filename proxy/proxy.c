@@ -291,14 +291,11 @@ out:
 	return e;
 }
 
-void
-proxy_free(struct proxy *p)
+static void
+cut_all(struct proxy *p)
 {
 	struct conn *c;
 
-	if (p == NULL)
-		return;
-	p->drained = NULL;
 	while ((c = LIST_FIRST(&p->open)) != NULL) {
 		/* One that came late has no answer yet. */
 		if (c->late && c->state == CONN_NAME)
@@ -307,6 +304,15 @@ proxy_free(struct proxy *p)
 		c->deadline_ms = 1;	/* long ago: no draining now */
 		conn_run(c);
 	}
+}
+
+void
+proxy_free(struct proxy *p)
+{
+	if (p == NULL)
+		return;
+	p->drained = NULL;
+	cut_all(p);
 	for (size_t i = 0; p->listeners && i < p->parts.n_listeners; i++) {
 		if (p->listeners[i].ev != NULL)
 			event_free(p->listeners[i].ev);

@@ -54,6 +54,25 @@ sums_run_over_all_columns(void **state)
 }
 
 static void
+beats_are_told_by_column_and_are_no_family(void **state)
+{
+	uint64_t before = count_beats(a, COUNT_COLUMNS - 1);
+
+	(void)state;
+	count_beat(a);
+	assert_true(count_beats(a, COUNT_COLUMNS - 1) == before);
+	count_beat(b);
+	assert_true(count_beats(a, COUNT_COLUMNS - 1) != before);
+	before = count_beats(a, COUNT_COLUMNS - 1);
+	/* who died is not taken for who stands still */
+	count_forget(a, COUNT_COLUMNS - 1);
+	assert_true(count_beats(a, COUNT_COLUMNS - 1) == before);
+	assert_true(count_beats(a, COUNT_COLUMNS) == 0);
+	assert_true(count_text(all, false, text, sizeof(text)) > 0);
+	assert_null(strstr(text, "beat"));
+}
+
+static void
 a_dead_engine_leaves_its_counters_and_takes_its_gauges(void **state)
 {
 	(void)state;
@@ -161,6 +180,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ONE(sums_run_over_all_columns),
+		ONE(beats_are_told_by_column_and_are_no_family),
 		ONE(a_dead_engine_leaves_its_counters_and_takes_its_gauges),
 		ONE(a_column_that_is_not_there_is_not_opened),
 		ONE(the_text_form_has_every_family_and_every_reason),
