@@ -288,6 +288,12 @@ shared_filter(const struct rules_spec *r, const char *exempt, struct text *t)
 		rule(t, "flt/served", SERVED);
 	rule(t, "flt/docker-dns", "ip daddr 127.0.0.11 ct direction original "
 	    OWNED " reject");
+	/* what the agent sends from a resolver's address to penstock's port
+	 * would make the next question a reply to it */
+	rule(t, "flt/as-docker-dns", "ip saddr 127.0.0.11 ct direction "
+	    "original " OWNED " reject");
+	rule(t, "flt/as-resolver", "meta l4proto { tcp, udp } th sport 53 "
+	    "ct direction original " OWNED " reject");
 	if (r->admin_port != 0)
 		rule(t, "flt/admin", "meta skuid != 0 fib daddr type local "
 		    "tcp dport %" PRIu16 " ct direction original reject with "
@@ -312,6 +318,9 @@ static void
 shared_guard(const struct rules_spec *r, const char *exempt, struct text *t)
 {
 	chain(t, "post", "filter", "postrouting", 300, "drop");
+	/* a question is never a reply to a flow of somebody else */
+	rule(t, "post/question", "%s meta l4proto { tcp, udp } th dport 53 "
+	    "ct direction reply counter drop", exempt);
 	rule(t, "post/lo", "oifname \"lo\" accept");
 	rule(t, "post/exempt", "%s accept", exempt);
 	/* what is dropped is the agent's; our own upstream may be IPv6 */
@@ -376,6 +385,8 @@ gateway_pre(const struct rules_spec *r, const char *others, struct text *t)
 	chain(t, "pre", "filter", "prerouting", -150, "drop");
 	rule(t, "pre/others", "%s accept", others);
 	rule(t, "pre/ndp", NDP);
+	/* nobody is answered, refusals included, who does not live there */
+	rule(t, "pre/forged", "fib saddr . iif oif missing counter drop");
 	if (r->ipv6_drop) {
 		rule(t, "pre/ipv6-tcp", "meta nfproto ipv6 meta l4proto tcp "
 		    "counter reject with tcp reset");

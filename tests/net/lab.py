@@ -11,6 +11,7 @@ made under one prefix and taken away by close(), whatever happened before.
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -501,6 +502,19 @@ class Lab:
         head, _, body = data.partition(b"\r\n\r\n")
         words = head.split(b" ")
         return int(words[1]) if len(words) > 1 else 0, body.decode()
+
+    def without(self, *names):
+        """Take these of the kernel's rules away, each by its comment."""
+        for name in names:
+            table = ("inet", "penstock", name.split("/")[0])
+            r = self.run(self.space, "nft", "-a", "list", "chain", *table)
+            found = re.findall(r'%s" # handle (\d+)' % name, r.out)
+            if len(found) != 1:
+                raise LabError("rule %s: %r" % (name, r))
+            r = self.run(self.space, "nft", "delete", "rule", *table,
+                         "handle", *found)
+            if r.status != 0:
+                raise LabError("rule %s: %r" % (name, r))
 
     def down(self):
         if self.plain_proxy is not None:
