@@ -44,6 +44,7 @@ static int load_charters(struct compile *c, struct problems *ps);
 static void make_digest(struct compile *c);
 static int need_own(struct compile *c, struct problems *ps);
 static int need_mode(struct compile *c, struct problems *ps);
+static int need_outside(struct compile *c, struct problems *ps);
 static int need_resolvers(struct compile *c, struct problems *ps);
 static int build(struct compile *c, uint64_t generation, int64_t now_s,
     struct problems *ps);
@@ -114,6 +115,8 @@ compile_run(struct compile *c, uint64_t generation, int64_t now_s,
 		make_digest(c);
 	if (rc == 0)
 		rc = need_own(c, ps);
+	if (rc == 0)
+		rc = need_outside(c, ps);
 	if (rc == 0)
 		rc = build(c, generation, now_s, ps);
 	return rc;
@@ -425,6 +428,62 @@ need_own(struct compile *c, struct problems *ps)
 		    "let penstock open netlink sockets", "the addresses and "
 		    "routes of this host cannot be listed: %s", strerror(-rc));
 	return rc == 0 ? 0 : -EINVAL;
+}
+
+/* The container engine's, which the kernel's rules keep the agent off. */
+static bool
+is_engines(const struct endpoint *e)
+{
+	char text[ADDR_TEXT_BYTES];
+
+	return strcmp(endpoint_text(e, text), "127.0.0.11:53") == 0;
+}
+
+static bool
+is_inside(const struct compile *c, const struct endpoint *e)
+{
+	if (addr_class(&e->addr) == ADDR_LOOPBACK)
+		return true;
+	for (size_t i = 0; i + c->own.n_gateways < c->own.n; i++)
+		if (addr_eq(&c->own.at[i].addr, &e->addr))
+			return true;
+	return false;
+}
+
+static void
+refuse_inside(const struct compile *c, const struct endpoint *list, size_t n,
+    struct place at, struct problems *ps)
+{
+	char text[ADDR_TEXT_BYTES];
+
+	for (size_t i = 0; i < n; i++)
+		if (is_inside(c, &list[i]) && !is_engines(&list[i]))
+			problem_add(ps, PROBLEM_ERROR, at, "name the resolver "
+			    "that it asks, or 127.0.0.11 of a container",
+			    "the agent is in the same network namespace as "
+			    "the resolver %s: it could ask it itself, or take "
+			    "its place", endpoint_text(&list[i], text));
+}
+
+/* Mode shared: what serves beside the agent is the agent's as well. */
+static int
+need_outside(struct compile *c, struct problems *ps)
+{
+	const struct settings *s = &c->config->settings;
+
+	if (s->mode != MODE_SHARED)
+		return 0;
+	refuse_inside(c, s->resolvers, s->n_resolvers, c->config->cells[0].at,
+	    ps);
+	for (size_t i = 0; i < c->n_sources && s->n_resolvers == 0; i++)
+		if (c->sources[i].charter[1] != NULL) {
+			const struct charter_scalars *of = charter_scalars(
+			    c->sources[i].charter[1]);
+
+			refuse_inside(c, of->resolvers, of->n_resolvers,
+			    of->resolvers_at, ps);
+		}
+	return problem_count(ps, PROBLEM_ERROR) > 0 ? -EINVAL : 0;
 }
 
 /* ---- the image ---- */

