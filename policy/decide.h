@@ -118,4 +118,9 @@ bool decide_ech_denied(const struct decide_at *at);
  */
 uint32_t decide_nearest(const struct decide_at *at, const struct host *name);
 
+/* Of an address: the rule that opens it on another port, or else a port of
+ * its on the addresses nearest to it (of the same /8, in IPv6 /16). */
+uint32_t decide_nearest_addr(const struct decide_at *at,
+    const struct endpoint *to);
+
 #endif

@@ -203,8 +203,9 @@ explain_run(const struct explain *x, const struct source *s)
 	if (d.would != d.verdict)
 		printf("under enforcement: %s\n", verdict_word(d.would));
 	rule_line(&at, d.rule, "decided by");
-	if (d.would == VERDICT_DENY && x->name.len > 0)
-		near_rule = decide_nearest(&at, &x->name);
+	if (d.would == VERDICT_DENY)
+		near_rule = x->name.len > 0 ? decide_nearest(&at, &x->name) :
+		    decide_nearest_addr(&at, &x->to);
 	if (near_rule != RULE_NONE)
 		rule_line(&at, near_rule, "nearest");
 	return d.verdict == VERDICT_ALLOW ? 0 : EXIT_DENY;

@@ -679,6 +679,46 @@ lab_and_nat64_move_classes(void **state)
 }
 
 static void
+the_nearest_rule_of_an_address_is_named(void **state)
+{
+	static const struct {
+		const char *addr;
+		uint16_t port;
+		uint32_t rule;
+	} t[] = {
+		{ "10.20.1.1", 443, 1 },	/* another port */
+		{ "10.21.1.1", 5432, 1 },	/* another address */
+		{ "10.30.1.1", 8443, 2 },	/* the nearer of two */
+		{ "10.20.1.1", 8443, 1 },	/* the port is nearer */
+		{ "192.0.2.1", 5432, RULE_NONE },
+		{ "10.21.1.1", 22, RULE_NONE },	/* is off, or a deny */
+		{ "::ffff:10.20.1.1", 443, 1 },
+		{ "2001:4860::1", 443, 5 },
+	};
+	struct decide_at at;
+	struct endpoint to;
+	struct one o;
+
+	(void)state;
+	one_rules(&o, "    - {verdict: allow, hostname: a.example}\n"
+	    "    - {verdict: allow, cidr: 10.20.0.0/16, ports: [5432]}\n"
+	    "    - {verdict: allow, cidr: 10.29.0.0/16, ports: [8443]}\n"
+	    "    - {verdict: deny, cidr: 10.21.0.0/16, ports: [22]}\n"
+	    "    - {verdict: allow, cidr: 10.22.0.0/16, ports: [22], "
+	    "until: 2020-01-01}\n"
+	    "    - {verdict: allow, cidr: \"2001:4860::/32\", ports: [53]}\n");
+	at = (struct decide_at){ .policy = o.policy, .now_s = NOW_S };
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		assert_true(addr_parse(&to.addr, span_str(t[i].addr)));
+		to.port = t[i].port;
+		if (decide_nearest_addr(&at, &to) != t[i].rule)
+			fail_msg("%s:%u: %d", t[i].addr, t[i].port,
+			    (int)decide_nearest_addr(&at, &to));
+	}
+	one_done(&o);
+}
+
+static void
 the_nearest_rule_is_named(void **state)
 {
 	struct decide_at at;
@@ -740,6 +780,7 @@ main(void)
 		cmocka_unit_test(ancestors_of_allowed_names_exist),
 		cmocka_unit_test(lab_and_nat64_move_classes),
 		cmocka_unit_test(the_nearest_rule_is_named),
+		cmocka_unit_test(the_nearest_rule_of_an_address_is_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
