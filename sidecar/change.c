@@ -62,6 +62,16 @@ by_id(const void *va, const void *vb)
 	return a->id.len < b->id.len ? -1 : a->id.len > b->id.len;
 }
 
+/* Two that say the same have one id: they keep their order. */
+static int
+by_id_and_place(const void *va, const void *vb)
+{
+	const struct listed_rule *a = va, *b = vb;
+	int c = by_id(a, b);
+
+	return c != 0 ? c : (a->at > b->at) - (a->at < b->at);
+}
+
 static struct listed
 list_rules(const struct policy *p, uint32_t cell)
 {
@@ -76,7 +86,7 @@ list_rules(const struct policy *p, uint32_t cell)
 		n += policy_rule(p, cell, i, &l.rules[n].view);
 	}
 	l.n = n;
-	qsort(l.rules, l.n, sizeof(l.rules[0]), by_id);
+	qsort(l.rules, l.n, sizeof(l.rules[0]), by_id_and_place);
 	return l;
 }
 
@@ -115,15 +125,176 @@ compare_rules(struct finder *f, struct span cell, const struct listed *a,
 	}
 }
 
+/* ---- what stayed and says something else ---- */
+
+/* What both sides of one cell are compared in. */
+struct sides {
+	const struct policy *before, *after;
+	uint32_t old, new;		/* the cell */
+};
+
+static void
+add(char *out, size_t size, bool differs, const char *what)
+{
+	size_t at = strlen(out);
+
+	if (differs)
+		snprintf(out + at, size - at, "%s%s", at > 0 ? ", " : "",
+		    what);
+}
+
+static void
+add_ports(char *out, size_t size, const struct sides *s, uint32_t a,
+    uint32_t b)
+{
+	char had[1024], has[1024], what[160];
+
+	policy_rule_ports(s->before, s->old, a, had, sizeof(had));
+	policy_rule_ports(s->after, s->new, b, has, sizeof(has));
+	snprintf(what, sizeof(what), "ports %.60s, before %.60s", has, had);
+	add(out, size, strcmp(had, has) != 0, what);
+}
+
+static void
+compare_content(struct finder *f, const struct sides *s, struct span cell,
+    const struct listed_rule *a, const struct listed_rule *b,
+    struct change_count *count)
+{
+	const struct rule_view *x = &a->view, *y = &b->view;
+	char what[LINE_BYTES - 80] = "", line[LINE_BYTES];
+	char id[POLICY_ID_BYTES + 8], subject[120];
+
+	add(what, sizeof(what), x->verdict != y->verdict, "verdict");
+	add(what, sizeof(what), !span_eq(x->subject, y->subject),
+	    "what it names");
+	add_ports(what, sizeof(what), s, a->at, b->at);
+	add(what, sizeof(what), x->opaque != y->opaque, "protocol");
+	add(what, sizeof(what), x->allow_private != y->allow_private,
+	    "allow_private");
+	add(what, sizeof(what), x->report != y->report, "report");
+	add(what, sizeof(what), x->until_s != y->until_s, "until");
+	add(what, sizeof(what), !span_eq(x->reason, y->reason), "reason");
+	add(what, sizeof(what), !span_eq(x->owner, y->owner), "owner");
+	if (what[0] == '\0')
+		return;
+	count->rules_changed++;
+	snprintf(line, sizeof(line), "rule %s: %s %.60s: other %s",
+	    span_print(y->id, id, sizeof(id)), verdict_word(y->verdict),
+	    span_print(y->subject, subject, sizeof(subject)), what);
+	tell(f, '~', cell, line);
+}
+
+/* Those that stayed, in the order that they had; false when one stands before
+ * another that it stood behind. */
+static bool
+in_order(const uint32_t *now, uint32_t n)
+{
+	uint32_t last = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (now[i] == RULE_NONE)
+			continue;
+		if (now[i] < last)
+			return false;
+		last = now[i];
+	}
+	return true;
+}
+
+static void
+compare_stayed(struct finder *f, const struct sides *s, struct span cell,
+    const struct listed *a, const struct listed *b,
+    struct change_count *count)
+{
+	const uint32_t n = policy_rules(s->before, s->old);
+	uint32_t *now = malloc(((size_t)n + 1) * sizeof(*now));
+	uint32_t i = 0, k = 0;
+
+	if (now == NULL)
+		return;
+	memset(now, 0xff, ((size_t)n + 1) * sizeof(*now));
+	while (i < a->n && k < b->n) {
+		int c = by_id(&a->rules[i], &b->rules[k]);
+
+		if (c == 0) {
+			now[a->rules[i].at] = b->rules[k].at;
+			compare_content(f, s, cell, &a->rules[i],
+			    &b->rules[k], count);
+		}
+		i += c <= 0;
+		k += c >= 0;
+	}
+	if (!in_order(now, n)) {
+		count->orders++;
+		tell(f, '~', cell, "rules stand in another order");
+	}
+	free(now);
+}
+
+static const struct image_set *
+set_of(const struct policy *p, uint32_t cell)
+{
+	struct span image = policy_image(p);
+
+	return &image_sets(image)[image_cells(image)[cell].set];
+}
+
+/* The keys beside the rules. */
+static void
+compare_keys(struct finder *f, const struct sides *s, struct span cell,
+    struct change_count *count)
+{
+	const struct image_set *a = set_of(s->before, s->old);
+	const struct image_set *b = set_of(s->after, s->new);
+	const struct { bool differs; const char *what; } keys[] = {
+		{ a->report_until_s != b->report_until_s, "default or "
+		    "report_until differs" },
+		{ a->strict != b->strict, b->strict ? "enforce: strict" :
+		    "enforce: cooperative" },
+		{ a->no_sni_pinned != b->no_sni_pinned, b->no_sni_pinned ?
+		    "no_sni: pinned-ip" : "no_sni: deny" },
+		{ a->ech_denied != b->ech_denied, b->ech_denied ?
+		    "ech: deny" : "ech: allow-outer" },
+		{ a->n_lab != b->n_lab || memcmp(a->lab, b->lab,
+		    sizeof(a->lab)) != 0, "lab differs" },
+		{ a->n_nat64 != b->n_nat64 || memcmp(a->nat64, b->nat64,
+		    sizeof(a->nat64)) != 0, "nat64 differs" },
+		{ !span_eq(image_text(policy_image(s->before), a->help),
+		    image_text(policy_image(s->after), b->help)),
+		    "help differs" },
+	};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (keys[i].differs) {
+			count->keys++;
+			tell(f, '~', cell, keys[i].what);
+		}
+}
+
+/* One list for all cells. */
+static void
+compare_resolvers(struct finder *f, const struct policy *before,
+    const struct policy *after, struct change_count *count)
+{
+	struct endpoint a[POLICY_RESOLVERS_MAX], b[POLICY_RESOLVERS_MAX];
+	const size_t n = policy_resolvers(before, a);
+	bool same = policy_resolvers(after, b) == n;
+
+	for (size_t i = 0; same && i < n; i++)
+		same = endpoint_eq(&a[i], &b[i]);
+	if (same)
+		return;
+	count->keys++;
+	if (f->lines++ < CHANGE_LINES_MAX && f->say != NULL)
+		f->say(f->arg, "~ resolvers differ");
+}
+
 /* ---- names of a file ---- */
 
 static struct span
 names_of(const struct policy *p, uint32_t cell)
 {
-	struct span image = policy_image(p);
-
-	return image_text(image,
-	    image_sets(image)[image_cells(image)[cell].set].names);
+	return image_text(policy_image(p), set_of(p, cell)->names);
 }
 
 static void
@@ -226,7 +397,11 @@ compare_cell(struct finder *f, const struct policy *before, uint32_t old,
 	struct listed a = list_rules(before, old);
 	struct listed b = list_rules(after, new);
 
+	const struct sides s = { before, after, old, new };
+
 	compare_rules(f, id, &a, &b, count);
+	compare_stayed(f, &s, id, &a, &b, count);
+	compare_keys(f, &s, id, count);
 	compare_names(f, before, old, after, new, id, &a, &b, count);
 	free(a.rules);
 	free(b.rules);
@@ -240,6 +415,7 @@ change_find(const struct policy *before, const struct policy *after,
 	struct change_count count = { 0 };
 	struct cell_view c;
 
+	compare_resolvers(&f, before, after, &count);
 	for (uint32_t i = 0; i < policy_cells(after); i++) {
 		uint32_t old;
 

@@ -373,9 +373,10 @@ say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
 	if (p->waits_for_start[0] != '\0')
 		log_line(LOG_WARN, "NOT IN USE before a new start, as changed: "
 		    "%s; everything else is in use", p->waits_for_start);
-	told_note(p, RECORD_POLICY, "in use: rules +%u -%u, cells +%u -%u, "
-	    "names in files +%u -%u; %s%s",
+	told_note(p, RECORD_POLICY, "in use: rules +%u -%u ~%u, orders ~%u, "
+	    "keys ~%u, cells +%u -%u, names in files +%u -%u; %s%s",
 	    p->change.rules_added, p->change.rules_removed,
+	    p->change.rules_changed, p->change.orders, p->change.keys,
 	    p->change.cells_added, p->change.cells_removed,
 	    p->change.names_added, p->change.names_removed,
 	    why[0] == '\0' ? "enforcing" : "not enforcing: ", why);

@@ -97,8 +97,9 @@ a_rule_that_came_and_one_that_went_are_told(void **state)
 	forget(after);
 }
 
+/* The first that matches decides, so their order is what they say. */
 static void
-a_rule_that_only_moved_is_no_change(void **state)
+rules_that_moved_are_told(void **state)
 {
 	static const char *const cells[] = { "one" };
 	struct policy *before = policy_of(A B, cells, 1);
@@ -108,9 +109,105 @@ a_rule_that_only_moved_is_no_change(void **state)
 
 	(void)state;
 	assert_int_equal(n.rules_added + n.rules_removed, 0);
-	assert_string_equal(s.text, "");
+	assert_int_equal(n.orders, 1);
+	assert_string_equal(s.text, "~ cell one rules stand in another "
+	    "order\n");
 	forget(before);
 	forget(after);
+}
+
+/* A rule that stands in between is no other order. */
+static void
+a_rule_between_two_moves_none(void **state)
+{
+	static const char *const cells[] = { "one" };
+	struct policy *before = policy_of(A B, cells, 1);
+	struct policy *after = policy_of(A
+	    "    - {verdict: allow, hostname: c.example}\n" B, cells, 1);
+	struct change_count n = change_find(before, after, NULL, NULL);
+
+	(void)state;
+	assert_int_equal(n.rules_added, 1);
+	assert_int_equal(n.orders + n.rules_changed + n.keys, 0);
+	forget(before);
+	forget(after);
+}
+
+#define NAMED(verdict, rest) "    - {verdict: " verdict ", id: x, " rest "}\n"
+
+static void
+what_a_rule_of_the_same_id_says_otherwise_is_told(void **state)
+{
+	static const char *const cells[] = { "one" };
+	static const struct {
+		const char *rule, *told;
+	} t[] = {
+		{ NAMED("allow", "hostname: a.example, ports: [443, 8443]"),
+		    "other ports 443, 8443, before 443" },
+		{ NAMED("allow", "hostname: c.example, ports: [443]"),
+		    "allow c.example: other what it names" },
+		{ NAMED("deny", "hostname: a.example, ports: [443]"),
+		    "deny a.example: other verdict" },
+		{ NAMED("allow", "hostname: a.example, ports: [443], "
+		    "allow_private: true"), "other allow_private" },
+		{ NAMED("allow", "hostname: a.example, ports: [443], "
+		    "until: 2030-01-01, owner: me, reason: why"),
+		    "other until, reason, owner" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		char rules[512];
+		struct policy *before = policy_of(NAMED("allow",
+		    "hostname: a.example, ports: [443]") B, cells, 1);
+		struct policy *after;
+		struct said s = { "" };
+		struct change_count n;
+
+		snprintf(rules, sizeof(rules), "%s%s", t[i].rule, B);
+		after = policy_of(rules, cells, 1);
+		n = change_find(before, after, say, &s);
+		assert_int_equal(n.rules_changed, 1);
+		assert_int_equal(n.rules_added + n.rules_removed + n.orders,
+		    0);
+		assert_non_null(strstr(s.text, "~ cell one rule x: "));
+		if (strstr(s.text, t[i].told) == NULL)
+			fail_msg("no %s in %s", t[i].told, s.text);
+		forget(before);
+		forget(after);
+	}
+}
+
+static void
+keys_beside_the_rules_are_told(void **state)
+{
+	static const char *const cells[] = { "one" };
+	static const char *const keys[][2] = {
+		{ "  help: ask\n", "help differs" },
+		{ "  no_sni: pinned-ip\n", "no_sni: pinned-ip" },
+		{ "  ech: deny\n", "ech: deny" },
+		{ "  lab: [203.0.113.0/24]\n", "lab differs" },
+		{ "  nat64: [\"2001:db8::/96\"]\n", "nat64 differs" },
+		{ "  enforce: cooperative\n", "enforce: cooperative" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		char rules[512];
+		struct policy *before = policy_of(A, cells, 1), *after;
+		struct said s = { "" };
+		struct change_count n;
+
+		snprintf(rules, sizeof(rules), "%s%s", A, keys[i][0]);
+		after = policy_of(rules, cells, 1);
+		n = change_find(before, after, say, &s);
+		assert_int_equal(n.keys, 1);
+		assert_int_equal(n.rules_changed, 0);
+		if (strstr(s.text, keys[i][1]) == NULL)
+			fail_msg("no %s in %s", keys[i][1], s.text);
+		forget(before);
+		forget(after);
+	}
 }
 
 static void
@@ -155,6 +252,7 @@ names_that_a_file_gained_and_lost_are_told(void **state)
 	assert_int_equal(n.names_added, 4);
 	assert_int_equal(n.names_removed, 2);
 	assert_int_equal(n.rules_added + n.rules_removed, 0);
+	assert_int_equal(n.orders, 1);
 	assert_non_null(strstr(s.text, "~ cell one rule "));
 	assert_non_null(strstr(s.text, "file names.txt: 4 names added ("));
 	assert_non_null(strstr(s.text, " ...), 2 removed ("));
@@ -174,7 +272,11 @@ main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_rule_that_came_and_one_that_went_are_told),
-		cmocka_unit_test(a_rule_that_only_moved_is_no_change),
+		cmocka_unit_test(rules_that_moved_are_told),
+		cmocka_unit_test(a_rule_between_two_moves_none),
+		cmocka_unit_test(
+		    what_a_rule_of_the_same_id_says_otherwise_is_told),
+		cmocka_unit_test(keys_beside_the_rules_are_told),
 		cmocka_unit_test(cells_that_come_and_go_are_told),
 		cmocka_unit_test(names_that_a_file_gained_and_lost_are_told),
 	};
