@@ -442,6 +442,7 @@ static int
 own_adopt(struct parent *p, const struct own *o, char *why, size_t size)
 {
 	const bool stale = p->stale;
+	char waits[sizeof(p->waits_for_start)];
 	uint8_t *copy = malloc(p->image_bytes);
 	int fd, rc;
 
@@ -455,8 +456,10 @@ own_adopt(struct parent *p, const struct own *o, char *why, size_t size)
 	free(copy);
 	if (fd < 0)
 		return fd;
+	memcpy(waits, p->waits_for_start, sizeof(waits));
 	rc = adopt(p, fd, why, size);
-	p->stale = stale;
+	p->stale = stale;	/* the files were not looked at */
+	memcpy(p->waits_for_start, waits, sizeof(waits));
 	return rc;
 }
 
