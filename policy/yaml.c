@@ -221,6 +221,24 @@ star_at(const struct reader *r, struct place at, char *out, size_t size)
 	return true;
 }
 
+/* The reader counts bytes. */
+static void
+unreadable_bytes(struct reader *r, size_t offset, const char *what)
+{
+	struct place at = { .file = r->file, .line = 1, .column = 1 };
+
+	for (size_t i = 0; i < offset && i < r->text.len; i++) {
+		at.column++;
+		if (r->text.data[i] == '\n') {
+			at.line++;
+			at.column = 1;
+		}
+	}
+	r->errors++;
+	problem_add(r->ps, PROBLEM_ERROR, at, "save the file as UTF-8, "
+	    "without control characters", "not YAML: %s", what);
+}
+
 static void
 scanner_error(struct reader *r)
 {
@@ -229,8 +247,10 @@ scanner_error(struct reader *r)
 	const char *what = p->problem != NULL ? p->problem : "not YAML";
 	char shown[128];
 
-	if (p->error == YAML_READER_ERROR)
-		at = (struct place){ .file = r->file };
+	if (p->error == YAML_READER_ERROR) {
+		unreadable_bytes(r, p->problem_offset, what);
+		return;
+	}
 	if (star_at(r, at, shown, sizeof(shown))) {
 		alias(r, shown + 1, at);
 		return;

@@ -269,6 +269,14 @@ listener_kind(struct read *r, const struct yaml_node *n,
 	for (unsigned i = 0; n != NULL && i < 4; i++)
 		if (yaml_is(n, words[i])) {
 			l->kind = (enum listen_kind)i;
+			if ((i == LISTEN_TPROXY || i == LISTEN_REDIRECT) &&
+			    (r->s->mode == MODE_COOPERATIVE ||
+			    r->s->mode == MODE_ISOLATED))
+				config_error(r, n, "write kind: explicit, or "
+				    "take mode gateway or shared",
+				    "kind: %s takes what is captured, and "
+				    "mode %s captures nothing", words[i],
+				    settings_mode_word(r->s->mode));
 			return;
 		}
 	config_error(r, n, "write tproxy, redirect, explicit or named",

@@ -62,6 +62,9 @@ source_open(struct source **out, const char *path, int64_t now_s,
 	    strrchr(path, '/') + 1 : path);
 	if (s->dir_path == NULL || s->base == NULL)
 		goto out;
+	err = strcmp(path, "-") == 0 ? -ENOTSUP : 0;
+	if (err != 0)
+		goto out;
 	s->dir = open(s->dir_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	err = s->dir < 0 ? -errno : file_read(s, s->base, &bytes, &len);
 	if (err != 0)
@@ -105,9 +108,13 @@ source_free(struct source *s)
 void
 source_say(const char *verb, const char *path, int err)
 {
-	fprintf(stderr, "penstock %s: %s: %s; name a policy or a "
-	    "penstock.yaml\n", verb, path, err == -ENOTSUP ?
-	    "it is no regular file" : strerror(-err));
+	if (err == -ENOTSUP)
+		fprintf(stderr, "penstock %s: %s: it is no regular file; "
+		    "write a policy or a penstock.yaml into one, since what "
+		    "it names is read beside it\n", verb, path);
+	else
+		fprintf(stderr, "penstock %s: %s: %s; name a policy or a "
+		    "penstock.yaml\n", verb, path, strerror(-err));
 }
 
 const struct settings *

@@ -79,6 +79,9 @@ N43_what_means_something_else_is_refused_with_its_place(void **state)
 	expect("a:\n\t- b\n", "error");
 	expect("a: b\xe2\x80\x8b" "c\n", "invisible");
 	expect("a: \xff\n", "error");
+	expect("a: 1\nb: \xff\n", "2:4: error");
+	expect("a: 1\nb: \xff\n", "save the file as UTF-8");
+	expect("a: 1\nb: \x01\n", "save the file as UTF-8");
 	expect("{? [a] : b}\n", "a key must be a word");
 	expect("a: [[[[[[[[[[[[[[[[[[x]]]]]]]]]]]]]]]]]]\n", "too deeply");
 }

@@ -251,6 +251,10 @@ static void
 all_errors_are_found_at_once(void **state)
 {
 	(void)state;
+	refused("version: 1\nmode: cooperative\nlisteners:\n"
+	    "  - {name: t, kind: tproxy, address: \"127.0.0.1:1\"}\n" CELL,
+	    &no_env, "kind: tproxy takes what is captured, and mode "
+	    "cooperative captures nothing; write kind: explicit");
 	refused("version: 1\nmode: shared\nipv6: x\nengines: y\nlog: z\n"
 	    CELL, &no_env, "ipv6");
 	assert_non_null(strstr(said, "3:7"));

@@ -127,6 +127,8 @@ check_says_good_or_what_is_wrong(void **state)
 	assert_int_equal(run(verb_check, "bad.yaml", NULL, NULL, NULL), 78);
 	assert_non_null(strstr(out, "bad.yaml:2:"));
 	assert_int_equal(run(verb_check, "nosuch", NULL, NULL, NULL), 1);
+	assert_int_equal(run(verb_check, "-", NULL, NULL, NULL), 1);
+	assert_non_null(strstr(out, "it is no regular file; write a policy"));
 	assert_int_equal(run(verb_check, "--nosuch", NULL, NULL, NULL), 2);
 	assert_int_equal(run(verb_check, "penstock.yaml", NULL, NULL, NULL),
 	    0);
