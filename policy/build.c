@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "policy/cidr.h"
+#include "policy/decide.h"
 #include "policy/names.h"
 #include "policy/rules.h"
 #include "policy/shadow.h"
@@ -408,6 +409,33 @@ report_check(const struct building *b, const struct set *s)
 		    "and reported");
 }
 
+/* Wider ranges were not meant for the one port in them. */
+#define PORTS_MEANT 16u
+
+static void
+unshown_check(const struct building *b, const struct rule *r)
+{
+	const char *what = NULL;
+	uint32_t k, port;
+
+	if (r->n_patterns == 0 || r->has_prefix || r->opaque)
+		return;
+	for (k = 0; k < r->n_ports; k++)
+		for (port = r->ports[k].lo; what == NULL &&
+		    r->ports[k].lo + PORTS_MEANT > r->ports[k].hi &&
+		    port <= r->ports[k].hi; port++) {
+			what = decide_nameless_protocol((uint16_t)port);
+			if (what == NULL)
+				continue;
+			problem_add(b->ps, PROBLEM_WARNING, r->at,
+			    "write a rule for the exact name and the port "
+			    "with protocol: tcp",
+			    "allow %s on port %u carries TLS and HTTP only; "
+			    "%s shows no name there and is refused",
+			    r->subject, port, what);
+		}
+}
+
 static void
 set_check(const struct building *b, const struct set *s)
 {
@@ -424,8 +452,10 @@ set_check(const struct building *b, const struct set *s)
 			    "remove the rule, or set a later date",
 			    "%s %s is switched off: its until: is over",
 			    verdict_word(r->verdict), r->subject);
-		else if (r->verdict == VERDICT_ALLOW)
+		else if (r->verdict == VERDICT_ALLOW) {
 			opens = true;
+			unshown_check(b, r);
+		}
 	}
 	if (opens)
 		return;

@@ -674,6 +674,46 @@ decide_nameless(const struct decide_at *at, const struct endpoint *to,
 	return d.verdict == VERDICT_ALLOW ? judge_addr(&q, &d, to) : d;
 }
 
+/* Those that begin with TLS on another port of theirs too, and not those that
+ * often begin with TLS on this one. */
+const char *
+decide_nameless_protocol(uint16_t port)
+{
+	switch (port) {
+	case 21: return "FTP";
+	case 22: return "SSH";
+	case 23: return "Telnet";
+	case 25:
+	case 587: return "SMTP";
+	case 110: return "POP3";
+	case 143: return "IMAP";
+	case 1433: return "SQL Server";
+	case 3306: return "MySQL";
+	case 3389: return "RDP";
+	case 5432: return "PostgreSQL";
+	case 5900: return "VNC";
+	default: return NULL;
+	}
+}
+
+struct decision
+decide_bytes(const struct decide_at *at, const struct decision *flow,
+    const struct endpoint *to)
+{
+	struct decision d;
+
+	if (flow->verdict != VERDICT_ALLOW || flow->opaque ||
+	    flow->original_only)
+		return *flow;
+	if (to == NULL)
+		return deny(REASON_NOT_TLS, RULE_NONE);
+	d = decide_nameless(at, to, NULL, 0);
+	if (d.verdict == VERDICT_DENY && (d.reason == REASON_NAMELESS ||
+	    d.reason == REASON_NO_RULE || d.reason == REASON_NOT_PINNED))
+		d.reason = REASON_NOT_TLS;
+	return d;
+}
+
 bool
 decide_reads_first(const struct decide_at *at, uint16_t port)
 {

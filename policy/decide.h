@@ -70,6 +70,20 @@ MUST_USE struct decision decide_nameless(const struct decide_at *at,
     const struct endpoint *to, const struct host *const *names,
     size_t n_names);
 
+/*
+ * What speaks on this port by custom and shows no name, as SSH on 22; NULL
+ * where that is not known.
+ */
+const char *decide_nameless_protocol(uint16_t port);
+
+/*
+ * What a client of that protocol meets on a port where decide_name gave
+ * `flow`, with `to` as its original destination (NULL: any): no rule for a name
+ * carries its bytes but one with protocol: tcp, and an address rule does.
+ */
+MUST_USE struct decision decide_bytes(const struct decide_at *at,
+    const struct decision *flow, const struct endpoint *to);
+
 /* Are the client's bytes read first on this port, whatever the address?  True
  * where a rule for names opens it; then decide_opaque says no. */
 MUST_USE bool decide_reads_first(const struct decide_at *at, uint16_t port);

@@ -273,6 +273,30 @@ name_rule(const struct cover *c, const struct rule *r, const struct found *f,
 		taken(r, c->rule[f->taken_by], f->shadowed, ps);
 }
 
+/* A flow that shows no name may be for one that is denied before. */
+static void
+nameless_refused(const struct cover *c, const struct rule *r,
+    struct problems *ps)
+{
+	const struct rule *by;
+	char shown[128];
+
+	for (uint32_t i = 0; r->verdict == VERDICT_ALLOW && i < c->self; i++) {
+		by = c->rule[i];
+		if (by->verdict != VERDICT_DENY || by->n_patterns == 0 ||
+		    !permanent(by) || !ports_meet(by, r))
+			continue;
+		problem_add(ps, PROBLEM_WARNING, r->at,
+		    "move it before that rule, or give that rule its ports",
+		    "allow %s opens nothing to who shows no name, unless the "
+		    "address is pinned for other names: deny %s in %s:%u "
+		    "stands before it", r->subject, by->subject,
+		    span_print(span_str(by->at.file), shown, sizeof(shown)),
+		    by->at.line);
+		return;
+	}
+}
+
 static void
 prefix_rule(struct cover *c, const struct rule *r, struct span cidrs,
     struct problems *ps)
@@ -283,4 +307,6 @@ prefix_rule(struct cover *c, const struct rule *r, struct span cidrs,
 	cidr_visit(cidrs, &r->prefix.base, on_prefix, c);
 	if (all_ports(c, r, &by))
 		never(r, c->rule[by], ps);
+	else
+		nameless_refused(c, r, ps);
 }

@@ -159,6 +159,25 @@ rule_line(const struct decide_at *at, uint32_t rule, const char *what)
 	printf("\n");
 }
 
+/* A name opens its port to who shows it; the usual client of some ports does
+ * not, and what it meets is the answer. */
+static struct decision
+ask_bytes(const struct explain *x, const struct decide_at *at,
+    const struct decision *flow)
+{
+	const char *protocol = decide_nameless_protocol(x->to.port);
+
+	if (flow->verdict != VERDICT_ALLOW || flow->opaque ||
+	    flow->original_only || x->to.port == 80 || x->to.port == 443)
+		return *flow;
+	printf("  allowed to a client that shows the name, in TLS or HTTP\n");
+	if (protocol == NULL)
+		return *flow;
+	printf("  %s shows no name on this port: it needs a rule with "
+	    "protocol: tcp\n", protocol);
+	return decide_bytes(at, flow, x->has_to ? &x->to : NULL);
+}
+
 static struct decision
 ask(const struct explain *x, const struct decide_at *at)
 {
@@ -182,7 +201,7 @@ ask(const struct explain *x, const struct decide_at *at)
 	else if (d.verdict == VERDICT_ALLOW)
 		printf("  each address that is dialled is judged too: "
 		    "see --ip\n");
-	return d;
+	return ask_bytes(x, at, &d);
 }
 
 static int

@@ -91,6 +91,8 @@ expect_met(const struct decide_at *at, const struct charter_expect *e,
 	} else {
 		*d = decide_name(at, &name, to.port != 0 ? to.port : 443,
 		    NULL);
+		if (decide_nameless_protocol(to.port) != NULL)
+			*d = decide_bytes(at, d, NULL);
 	}
 	return d->would == e->verdict;
 }

@@ -1,6 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/policy/one.h"
 
+/* Who shows no name may mean the one that is denied. */
+static void
+a_deny_of_names_before_a_prefix_is_a_warning(void **state)
+{
+	static const struct { const char *rules; bool warned; } t[] = {
+		{ "    - {verdict: deny, hostname: b.example}\n"
+		  "    - {verdict: allow, cidr: 9.0.0.0/8, ports: [22]}\n",
+		  true },
+		{ "    - {verdict: allow, cidr: 9.0.0.0/8, ports: [22]}\n"
+		  "    - {verdict: deny, hostname: b.example}\n", false },
+		{ "    - {verdict: deny, hostname: b.example, ports: "
+		  "[443]}\n"
+		  "    - {verdict: allow, cidr: 9.0.0.0/8, ports: [22]}\n",
+		  false },
+		{ "    - {verdict: deny, hostname: b.example, report: "
+		  "true}\n"
+		  "    - {verdict: allow, cidr: 9.0.0.0/8, ports: [22]}\n",
+		  false },
+	};
+	struct one o;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		one_rules(&o, t[i].rules);
+		assert_int_equal(strstr(o.said, "opens nothing to who shows "
+		    "no name") != NULL, t[i].warned);
+		one_done(&o);
+	}
+}
+
 static void
 a_rule_that_can_never_match_is_an_error(void **state)
 {
@@ -104,6 +134,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_rule_that_can_never_match_is_an_error),
+		cmocka_unit_test(a_deny_of_names_before_a_prefix_is_a_warning),
 		cmocka_unit_test(a_rule_that_can_still_match_is_none),
 		cmocka_unit_test(
 		    an_allow_before_a_deny_of_its_names_is_a_warning),

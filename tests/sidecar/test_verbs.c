@@ -93,6 +93,14 @@ make_files(void **state)
 	if (mkdtemp(dir) == NULL || chdir(dir) != 0)
 		return -1;
 	write_file("p.yaml", HEAD A_443 B_DENY);
+	write_file("git.yaml", HEAD
+	    "  - {verdict: allow, cidr: 9.9.9.9, ports: [22]}\n"
+	    "  - {verdict: allow, hostname: git.example.com, ports: [22, "
+	    "8443]}\n"
+	    "  - {verdict: allow, hostname: ssh.example.com, ports: [2222], "
+	    "protocol: tcp}\n"
+	    "expect: [{deny: 'git.example.com:22'}, {allow: "
+	    "'git.example.com:8443'}, {allow: 'ssh.example.com:2222'}]\n");
 	write_file("wide.yaml", HEAD A_443 B_DENY WILD);
 	write_file("bad.yaml", HEAD "  - {verdict: maybe, hostname: a.b}\n");
 	write_file("met.yaml", HEAD A_443 B_DENY
@@ -144,7 +152,9 @@ remove_files(void **state)
 {
 	static const char *const names[] = { "p.yaml", "wide.yaml",
 	    "bad.yaml", "met.yaml", "unmet.yaml", "penstock.yaml",
-	    "env.yaml", "cells.yaml", "only.yaml", "records.jsonl", "out", "err", "sock" };
+	    "env.yaml", "cells.yaml", "only.yaml", "records.jsonl",
+	    "git.yaml", "out",
+	    "err", "sock" };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -256,6 +266,25 @@ explain_answers_by_its_exit_status(void **state)
 	    "169.254.169.254 a.example.com"), EXIT_DENY);
 	assert_int_equal(run(verb_explain, "explain -c p.yaml --ip "
 	    "8.8.8.8 a.example.com"), 0);
+	/* SSH shows no name: only protocol: tcp carries it */
+	assert_int_equal(run(verb_explain, "explain -c git.yaml "
+	    "git.example.com:22"), EXIT_DENY);
+	assert_non_null(strstr(out, "SSH shows no name"));
+	assert_non_null(strstr(out, "deny: not_tls"));
+	assert_int_equal(run(verb_explain, "explain -c git.yaml --ip "
+	    "8.8.8.8 git.example.com:22"), EXIT_DENY);
+	assert_int_equal(run(verb_explain, "explain -c git.yaml --ip "
+	    "9.9.9.9 git.example.com:22"), 0);
+	assert_int_equal(run(verb_explain, "explain -c git.yaml "
+	    "git.example.com:8443"), 0);
+	assert_non_null(strstr(out, "shows the name, in TLS or HTTP"));
+	assert_int_equal(run(verb_explain, "explain -c git.yaml "
+	    "ssh.example.com:2222"), 0);
+	assert_int_equal(run(verb_test, "test git.yaml"), 0);
+	assert_int_equal(run(verb_check, "check git.yaml"), 0);
+	assert_non_null(strstr(err, "git.yaml:7:5: warning: allow "
+	    "git.example.com on port 22 carries TLS and HTTP only; SSH"));
+	assert_null(strstr(err, "git.yaml:8:"));
 	assert_int_equal(run(verb_explain, "explain -c p.yaml a..b"),
 	    EXIT_USAGE);
 	assert_int_equal(run(verb_explain, "explain -c p.yaml --cell none "
