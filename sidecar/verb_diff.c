@@ -16,6 +16,8 @@
 
 #define LINES_MAX 200u		/* of each direction; the rest is counted */
 #define POINTS_MAX 4096u	/* ports or moments that make a difference */
+#define PAIRS_MAX 48u		/* names that are pinned two by two */
+#define ASKED_MAX 20000000u	/* questions about names at addresses */
 
 /* Both sides of one cell, and what was found so far. */
 struct diff {
@@ -27,6 +29,8 @@ struct diff {
 	size_t n_times;
 	struct addr *addrs;
 	size_t n_addrs, addrs_room;
+	struct host *names;	/* of all rules; the last is any other */
+	size_t n_names, names_room;
 	size_t added, removed;
 	char *lines[2 * LINES_MAX];	/* printed, so that none comes twice */
 	size_t n_lines;
@@ -113,7 +117,7 @@ static void
 found(struct diff *d, bool wider, const char *format, ...)
 {
 	size_t *count = wider ? &d->added : &d->removed;
-	char line[HOST_MAX_BYTES + 256];
+	char line[2 * HOST_MAX_BYTES + 256];
 	va_list ap;
 	size_t i;
 
@@ -601,6 +605,225 @@ addrs_compare(struct diff *d)
 			addr_compare(d, &d->addrs[i]);
 }
 
+/* ---- names at addresses that a rule opens ---- */
+
+static void
+name_add(struct diff *d, const struct host *name)
+{
+	size_t room = d->names_room == 0 ? 64 : 2 * d->names_room;
+	struct host *more;
+
+	if (d->n_names == d->names_room) {
+		more = reallocarray(d->names, room, sizeof(*more));
+		if (more == NULL) {
+			d->err = -ENOMEM;
+			return;
+		}
+		d->names = more;
+		d->names_room = room;
+	}
+	d->names[d->n_names++] = *name;
+}
+
+static void
+names_of_rule(struct diff *d, const struct rule *r)
+{
+	char text[HOST_MAX_BYTES + 32];
+	struct host name, below;
+	unsigned kinds;
+	size_t at = 0;
+
+	while (d->err == 0 && rules_pattern(r, &at, &name, &kinds)) {
+		name_add(d, &name);
+		if ((kinds & NAMES_BELOW) == 0)
+			continue;
+		(void)snprintf(text, sizeof(text), "any-other.%s", name.name);
+		if (host_parse(&below, span_str(text)) == REASON_NONE)
+			name_add(d, &below);
+	}
+}
+
+static int
+host_order(const void *a, const void *b)
+{
+	const struct host *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+/* Each once, and behind them one that no rule names. */
+static void
+names_collect(struct diff *d)
+{
+	const struct charter *const *c = NULL;
+	const struct rules *r;
+	struct host other;
+	size_t i, k, n;
+	int side;
+
+	d->n_names = 0;
+	for (side = 0; side < 2; side++) {
+		n = source_charters(d->side[side], d->cell[side], &c);
+		for (i = 0; i < n; i++) {
+			r = charter_rules(c[i]);
+			for (k = 0; k < r->n; k++)
+				names_of_rule(d, &r->rule[k]);
+		}
+	}
+	if (d->n_names > 0)
+		qsort(d->names, d->n_names, sizeof(*d->names), host_order);
+	for (i = 0, n = 0; i < d->n_names; i++)
+		if (n == 0 || host_order(&d->names[n - 1], &d->names[i]) != 0)
+			d->names[n++] = d->names[i];
+	d->n_names = n;
+	if (host_parse(&other, span_str("any-other.invalid")) == REASON_NONE)
+		name_add(d, &other);
+}
+
+static bool
+prefix_opens(const struct diff *d, const struct addr *a)
+{
+	const struct charter *const *c = NULL;
+	const struct rules *r;
+	size_t i, k, n;
+	int side;
+
+	for (side = 0; side < 2; side++) {
+		n = source_charters(d->side[side], d->cell[side], &c);
+		for (i = 0; i < n; i++) {
+			r = charter_rules(c[i]);
+			for (k = 0; k < r->n; k++)
+				if (r->rule[k].has_prefix &&
+				    r->rule[k].verdict == VERDICT_ALLOW &&
+				    prefix_has(&r->rule[k].prefix, a))
+					return true;
+		}
+	}
+	return false;
+}
+
+/* What both sides permit, when a flow shows this name there. */
+static void
+named_at(const struct diff *d, const struct host *name,
+    const struct endpoint *to, int64_t now_s, unsigned out[2])
+{
+	struct decide_at at;
+	struct decision x;
+	int side;
+
+	for (side = 0; side < 2; side++) {
+		at = at_side(d, side, now_s);
+		x = decide_name(&at, name, to->port, to);
+		x = decide_addr(&at, &x, to);
+		out[side] = permits(&x);
+	}
+}
+
+/* When it shows none and these are pinned there. */
+static void
+pinned_at(const struct diff *d, const struct host *const *names, size_t n,
+    const struct endpoint *to, int64_t now_s, unsigned out[2])
+{
+	struct decide_at at;
+	struct decision x;
+	int side;
+
+	for (side = 0; side < 2; side++) {
+		at = at_side(d, side, now_s);
+		x = decide_nameless(&at, to, names, n);
+		out[side] = permits(&x);
+	}
+}
+
+/* What is told of the address or of the name alone is not told again. */
+static void
+told_before(const struct diff *d, const struct host *name,
+    const struct endpoint *to, int64_t now_s, struct change *last)
+{
+	unsigned x[2];
+	struct decide_at at[2] = { at_side(d, 0, now_s),
+	    at_side(d, 1, now_s) };
+	struct decision a = decide_name(&at[0], name, to->port, NULL);
+	struct decision b = decide_name(&at[1], name, to->port, NULL);
+
+	pinned_at(d, NULL, 0, to, now_s, x);
+	last->opened |= (x[1] & ~x[0]) | (permits(&b) & ~permits(&a));
+	last->closed |= (x[0] & ~x[1]) | (permits(&a) & ~permits(&b));
+}
+
+static void
+pair_compare(struct diff *d, const struct host *a, const struct host *b,
+    const struct addr *addr)
+{
+	const struct host *names[2] = { a, b };
+	const size_t n = a == b ? 1 : 2;
+	struct endpoint to = { .addr = *addr };
+	char at[ADDR_TEXT_BYTES], what[2 * HOST_MAX_BYTES + 128];
+	struct change last;
+	unsigned x[2];
+	size_t p, t;
+
+	for (p = 0; p < d->n_ports; p++)
+		for (t = 0; t < d->n_times; t++) {
+			to.port = d->ports[p];
+			(void)addr_text(addr, at);
+			last = (struct change){ 0, 0 };
+			told_before(d, a, &to, d->times[t], &last);
+			if (n == 2)
+				told_before(d, b, &to, d->times[t], &last);
+			if (n == 1) {
+				named_at(d, a, &to, d->times[t], x);
+				(void)snprintf(what, sizeof(what),
+				    "%s at %s, port", a->name, at);
+				compare(d, &last, x[0], x[1], what, to.port,
+				    d->times[t]);
+			}
+			pinned_at(d, names, n, &to, d->times[t], x);
+			(void)snprintf(what, sizeof(what), "no name at %s "
+			    "with the pins %s%s%s, port", at, a->name,
+			    n == 2 ? " and " : "", n == 2 ? b->name : "");
+			compare(d, &last, x[0], x[1], what, to.port,
+			    d->times[t]);
+		}
+}
+
+/* Alone, beside a name that no rule has, and beside each other. */
+static void
+names_at(struct diff *d, const struct addr *a)
+{
+	const size_t last = d->n_names - 1;
+	size_t i, k;
+
+	for (i = 0; i <= last; i++) {
+		pair_compare(d, &d->names[i], &d->names[i], a);
+		if (i < last)
+			pair_compare(d, &d->names[i], &d->names[last], a);
+		for (k = i + 1; k < last && last <= PAIRS_MAX; k++)
+			pair_compare(d, &d->names[i], &d->names[k], a);
+	}
+}
+
+/* Where a rule opens an address, the order of names and addresses counts.
+ * The addresses are those that were compared alone. */
+static void
+flows_compare(struct diff *d)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < d->n_addrs; i++)
+		if ((i == 0 || !addr_eq(&d->addrs[i], &d->addrs[i - 1])) &&
+		    prefix_opens(d, &d->addrs[i]))
+			d->addrs[n++] = d->addrs[i];
+	if (n == 0)
+		return;
+	names_collect(d);
+	if (d->n_names * n * d->n_ports * d->n_times > ASKED_MAX &&
+	    d->err == 0)
+		d->err = -E2BIG;
+	for (i = 0; i < n && d->err == 0 && d->n_names > 0; i++)
+		names_at(d, &d->addrs[i]);
+}
+
 static void
 diff_cell(struct diff *d)
 {
@@ -629,10 +852,16 @@ diff_cell(struct diff *d)
 		}
 	}
 	addrs_compare(d);
+	if (d->err == 0)
+		flows_compare(d);
 	if (d->err == -E2BIG)
 		fprintf(stderr, "penstock diff: more than %u ports or dates "
-		    "in the rules: not compared\n", POINTS_MAX);
+		    "in the rules, or too many names beside addresses: not "
+		    "compared\n", POINTS_MAX);
 out:
+	free(d->names);
+	d->names = NULL;
+	d->names_room = 0;
 	free(d->addrs);
 	d->addrs = NULL;
 	d->addrs_room = 0;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "policy/decide.h"
 #include "sidecar/source.h"
 #include "sidecar/verb.h"
 
@@ -350,6 +351,158 @@ a_target_is_a_name_or_an_address_with_or_without_a_port(void **state)
 			fail_msg("%s is taken", bad[i]);
 }
 
+/* ---- diff, held against all that a small world can ask ---- */
+
+static uint32_t seed = 7;
+
+static unsigned
+dice(unsigned n)
+{
+	seed = seed * 1664525u + 1013904223u;
+	return seed >> 16 & 0x7fff ? (seed >> 16 & 0x7fff) % n : 0;
+}
+
+static void
+random_rule(char *to, size_t size)
+{
+	static const char *const subject[] = { "hostname: a.example",
+	    "hostname: b.example", "hostname: \"*.example\"",
+	    "hostname: .b.example", "cidr: 9.0.0.0/8", "cidr: 9.1.0.0/16",
+	    "cidr: 10.0.0.0/8", "cidr: 0.0.0.0/0", "cidr: 10.1.0.1",
+	    "hostname: c.test" };
+	static const char *const ports[] = { "", ", ports: [443]",
+	    ", ports: [22]", ", ports: [22, 443]", ", ports: any" };
+	const char *what = subject[dice(10)];
+	bool allow = dice(3) > 0, name = what[0] == 'h';
+
+	(void)snprintf(to, size, "    - {verdict: %s, %s%s%s%s}\n",
+	    allow ? "allow" : "deny", what, ports[dice(5)],
+	    allow && name && dice(5) == 0 ? ", allow_private: true" : "",
+	    allow && name && what[10] != '"' && what[10] != '.' &&
+	    dice(6) == 0 ? ", protocol: tcp" : "");
+}
+
+/* A few rules; the second policy is the first with one changed. */
+static void
+random_policies(void)
+{
+	char rules[2][5][160], text[2][1024];
+	size_t n = 2 + dice(3), i;
+	int side;
+
+	for (i = 0; i < n; i++) {
+		random_rule(rules[0][i], sizeof(rules[0][i]));
+		memcpy(rules[1][i], rules[0][i], sizeof(rules[0][i]));
+	}
+	i = dice((unsigned)n);
+	if (dice(3) == 0)
+		memcpy(rules[1][i], rules[0][n - 1], sizeof(rules[0][0]));
+	else
+		random_rule(rules[1][i], sizeof(rules[0][0]));
+	for (side = 0; side < 2; side++) {
+		(void)snprintf(text[side], sizeof(text[side]), "version: 1\n"
+		    "network:\n  default: deny\n  resolvers: "
+		    "[192.0.2.53]\n  rule:\n    - {verdict: allow, "
+		    "hostname: x.invalid, ports: [1]}\n");
+		for (i = 0; i < n; i++)
+			strcat(text[side], rules[side][i]);
+		put(side == 0 ? "r0.yaml" : "r1.yaml", text[side]);
+	}
+}
+
+static unsigned
+bits_of(const struct decision *d)
+{
+	return d->verdict != VERDICT_ALLOW ? 0 : 1u |
+	    (d->allow_private ? 2u : 0) | (d->opaque ? 4u : 0);
+}
+
+/* What both permit, of each question: bits that only one has. */
+static void
+world_compare(const struct source *const s[2], bool *wider, bool *narrower)
+{
+	static const char *const names[] = { "a.example", "b.example",
+	    "x.example", "y.b.example", "c.test", "z.test" };
+	static const char *const addrs[] = { "9.1.2.3", "9.2.0.1",
+	    "10.1.0.1", "10.2.0.1", "8.8.8.8" };
+	static const uint16_t ports[] = { 22, 80, 443, 9000 };
+	struct decide_at at[2];
+	struct host h[6];
+	const struct host *pins[2];
+	struct endpoint to;
+	struct decision d;
+	unsigned x[2][4];
+	int side;
+
+	for (size_t i = 0; i < 6; i++)
+		assert_int_equal(host_parse(&h[i], span_str(names[i])),
+		    REASON_NONE);
+	for (side = 0; side < 2; side++)
+		at[side] = (struct decide_at){ .policy = source_policy(
+		    s[side]), .now_s = 1800000000 };
+	for (size_t i = 0; i < 6; i++)
+	for (size_t k = 0; k < 6; k++)
+	for (size_t a = 0; a < 5; a++)
+	for (size_t p = 0; p < 4; p++) {
+		to.port = ports[p];
+		assert_true(addr_parse(&to.addr, span_str(addrs[a])));
+		pins[0] = &h[i];
+		pins[1] = &h[k];
+		for (side = 0; side < 2; side++) {
+			d = decide_nameless(&at[side], &to, NULL, 0);
+			x[side][0] = bits_of(&d);
+			d = decide_nameless(&at[side], &to, pins,
+			    i == k ? 1 : 2);
+			x[side][1] = bits_of(&d);
+			d = decide_name(&at[side], &h[i], to.port, NULL);
+			d = decide_addr(&at[side], &d, &to);
+			x[side][2] = bits_of(&d);
+			d = decide_name(&at[side], &h[i], to.port, &to);
+			d = decide_addr(&at[side], &d, &to);
+			x[side][3] = bits_of(&d);
+		}
+		for (size_t q = 0; q < 4; q++) {
+			*wider |= (x[1][q] & ~x[0][q]) != 0;
+			*narrower |= (x[0][q] & ~x[1][q]) != 0;
+		}
+	}
+}
+
+static void
+diff_never_says_less_than_was_opened(void **state)
+{
+	unsigned compared = 0, wide = 0;
+
+	(void)state;
+	assert_int_equal(chdir(dir), 0);
+	for (unsigned i = 0; i < 400; i++) {
+		struct source *s[2] = { NULL, NULL };
+		struct problems *ps = problem_new();
+		bool wider = false, narrower = false;
+		int rc;
+
+		random_policies();
+		if (source_open(&s[0], "r0.yaml", 1800000000, ps) == 0 &&
+		    source_open(&s[1], "r1.yaml", 1800000000, ps) == 0) {
+			world_compare((const struct source *const *)s, &wider,
+			    &narrower);
+			rc = run(verb_diff, "r0.yaml", "r1.yaml", NULL, NULL);
+			if (wider ? rc != 10 : narrower && rc != 10 &&
+			    rc != 12)
+				fail_msg("round %u: %d, wider %d, narrower "
+				    "%d: %s", i, rc, wider, narrower, out);
+			compared++;
+			wide += wider;
+		}
+		source_free(s[0]);
+		source_free(s[1]);
+		problem_free(ps);
+	}
+	assert_true(compared > 60 && wide > 20);
+	(void)unlink("r0.yaml");
+	(void)unlink("r1.yaml");
+}
+
 int
 main(void)
 {
@@ -359,6 +512,7 @@ main(void)
 		cmocka_unit_test(diff_tells_wider_from_narrower),
 		cmocka_unit_test(diff_looks_within_a_prefix),
 		cmocka_unit_test(diff_tells_whose_policy_it_is),
+		cmocka_unit_test(diff_never_says_less_than_was_opened),
 		cmocka_unit_test(test_compares_rules_with_expectations),
 		cmocka_unit_test(a_list_outside_the_directory_is_not_opened),
 		cmocka_unit_test(the_schemas_name_every_key),
