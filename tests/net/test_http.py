@@ -81,6 +81,9 @@ BAD = {
     "0\\r\\n\\r\\n",
     "two-lengths": head("POST / HTTP/1.1", "Host: allowed.test",
                         "Content-Length: 5", "Content-Length: 6"),
+    # both are allowed, and the server would answer
+    "absolute-form-of-another": head("GET http://allowed.test/ HTTP/1.1",
+                                     "Host: other.test"),
     "obs-fold": head("GET / HTTP/1.1", "Host: allowed.test", "X: a", " b"),
     "space-before-colon": head("GET / HTTP/1.1", "Host : allowed.test"),
     "no-host": head("GET / HTTP/1.1"),

@@ -102,6 +102,10 @@ def test_several_names_in_one_hello(gate):
         r = trick("two", ADDRESS, *names)(gate.lab)
         ended(gate.lab, r)
         assert not answered(r), r
+        # for that, and not because one of them is denied
+        d = gate.lab.record(kind="decision", reason="hello_names")
+        assert d["verdict"] == "deny", d
+    assert len(gate.lab.records(reason="hello_names", kind="decision")) == 2
 
 
 def test_b008_neither_tls_nor_http(gate):
