@@ -400,6 +400,84 @@ def test_b071_admin_port_is_closed_to_the_agent(lab):
         lab.down()
 
 
+PORTS = ("25", "853", "3306", "5432", "6379", "8443", "65535")
+SERVE = """
+import select, socket, sys
+all = []
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+    for port in sys.argv[2:]:
+        s = socket.socket(socket.AF_INET, kind)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind((sys.argv[1], int(port)))
+        if kind == socket.SOCK_STREAM:
+            s.listen(16)
+        all.append(s)
+print("ready", flush=True)
+while True:
+    for s in select.select(all, [], [])[0]:
+        if s.type == socket.SOCK_STREAM:
+            c, _ = s.accept()
+            c.sendall(b"here")
+            c.close()
+        else:
+            s.sendto(b"here", s.recvfrom(10)[1])
+"""
+OPEN = """
+import socket, sys, threading
+
+def knock(kind, port, source):
+    with socket.socket(socket.AF_INET, kind) as s:
+        s.settimeout(2)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("", source))
+        try:
+            s.connect((sys.argv[1], port))
+            s.send(b"x")
+            print(port, source, s.recv(10))
+        except OSError:
+            pass
+
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+    for source in (0, 80, 443):
+        threads = [threading.Thread(target=knock, args=(kind, int(p), source))
+                   for p in sys.argv[2:]]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+"""
+
+
+@pytest.mark.parametrize("mode,at", [("gateway", "203.0.113.10"),
+                                     ("gateway", "198.18.0.1"),
+                                     ("shared", "203.0.113.10")])
+def test_b071_no_other_port_is_open(lab, mode, at):
+    """By TCP and UDP, from any source port, of a name that is allowed at 80
+    and 443, and of the gateway itself."""
+    lab.unguarded(mode)
+    here = "world" if at.startswith("203") else "gateway"
+    server = lab.start(here, PYTHON, "-c", SERVE, at, *PORTS, stdout=-1)
+    lab.run(lab.agent_space, "sysctl", "-qw",
+            "net.ipv4.ip_unprivileged_port_start=0")
+    try:
+        assert server.stdout.readline() == b"ready\n"
+        r = lab.python(OPEN, at, *PORTS, timeout=60)
+        assert r.out.count("here") == len(PORTS) * 2 * 3, r
+        lab.up(mode)
+        assert lab.agent("getent", "hosts", "allowed.test").status == 0
+        r = lab.python(OPEN, at, *PORTS, timeout=60)
+        assert r.status == 0 and r.out == "", r
+        if here == "world":
+            told = {d["original"] for d in lab.records(kind="decision")
+                    if d["verdict"] == "deny"}
+            assert {at + ":" + p for p in PORTS} <= told, told
+    finally:
+        lab.run(lab.agent_space, "sysctl", "-qw",
+                "net.ipv4.ip_unprivileged_port_start=1024")
+        lab.stop(server)
+        lab.down()
+
+
 MPTCP = TCP.replace("socket.AF_INET)", "socket.AF_INET, 1, 262)")
 
 

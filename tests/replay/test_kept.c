@@ -266,6 +266,74 @@ B022_bytes_behind_a_connect_have_the_time_of_a_hello(void **state)
 	close(server);
 }
 
+/* ---- interim answers ---- */
+
+static void
+say_in(int fd, const char *text, bool whole)
+{
+	if (whole) {
+		say(fd, text);
+		return;
+	}
+	for (; *text != '\0'; text++) {
+		stage_send(fd, text, 1);
+		usleep(300);
+	}
+}
+
+#define INTERIM(code) "HTTP/1.1 " code " Go on\r\nX: y\r\n\r\n"
+
+/* Any of them, in one write with the answer or byte by byte: they come in
+ * order, the answer is the answer, and so is the next one. */
+static void
+N08_interim_answers_leave_what_follows_in_step(void **state)
+{
+	static const char *const interim[] = {
+	    INTERIM("103") INTERIM("103"),
+	    INTERIM("100") INTERIM("103") INTERIM("103"),
+	    INTERIM("102") INTERIM("102") INTERIM("102") INTERIM("102"),
+	    INTERIM("199") };
+	static const char *const asks[] = {
+	    "GET /a HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
+	    "HEAD /a HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
+	    "POST /a HTTP/1.1\r\nHost: allowed.test\r\n"
+	    "Content-Length: 2\r\n\r\nhi" };
+
+	(void)state;
+	for (unsigned i = 0; i < 4 * 3 * 2; i++) {
+		const char *p = interim[i % 4];
+		unsigned how = i / 4 % 3;
+		int fd = stage_connect(WANTED, 80), server;
+
+		say(fd, asks[how]);
+		server = stage_accept(web);
+		stage_read_head(server, got, sizeof(got));
+		if (how == 2)
+			stage_expect(server, "hi", 2);
+		say_in(server, p, i / 12);
+		say_in(server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n",
+		    i / 12);
+		if (how != 1)
+			say(server, "ok");
+		for (; (p = strstr(p, "HTTP/1.1 ")) != NULL; p++) {
+			stage_read_head(fd, got, sizeof(got));
+			assert_memory_equal(got, p, 12);
+		}
+		stage_read_head(fd, got, sizeof(got));
+		assert_memory_equal(got, "HTTP/1.1 200", 12);
+		if (how != 1)
+			stage_expect(fd, "ok", 2);
+		say(fd, "GET /b HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+		stage_read_head(server, got, sizeof(got));
+		assert_memory_equal(got, "GET /b", 6);
+		say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+		stage_read_head(fd, got, sizeof(got));
+		assert_memory_equal(got, "HTTP/1.1 204", 12);
+		close(fd);
+		close(server);
+	}
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -276,6 +344,7 @@ main(void)
 		T(the_end_of_the_last_server_is_not_the_next_ones_answer),
 		T(a_body_that_may_be_missed_ends_its_upstream),
 		T(N11_a_client_that_left_is_met),
+		T(N08_interim_answers_leave_what_follows_in_step),
 		T(B022_bytes_behind_a_connect_have_the_time_of_a_hello),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
