@@ -38,13 +38,28 @@ record_length(struct span s)
 
 /* ---- what hides ---- */
 
+/* A handshake record whose head is whole, but of no version that is. */
+static enum parse
+judge_handshake(struct span s, enum reason *why)
+{
+	size_t len = record_length(s);
+
+	if (len == 0)
+		return bad(why, REASON_HELLO_MALFORMED);
+	if (len > RECORD_MAX_BYTES)
+		return PARSE_DONE;
+	if (s.len == RECORD_HEAD_BYTES)
+		return PARSE_MORE;
+	return s.data[RECORD_HEAD_BYTES] == 1 ?
+	    bad(why, REASON_HELLO_MALFORMED) : PARSE_DONE;
+}
+
 /* A record of TLS that is no hello as we read it.  Servers skip alerts, and
  * some look at no version. */
 static enum parse
 judge_record(struct span s, enum reason *why)
 {
 	const uint8_t type = s.data[0];
-	size_t len;
 
 	if (type < RECORD_CHANGE_CIPHER_SPEC || type > RECORD_LAST)
 		return PARSE_DONE;
@@ -57,18 +72,10 @@ judge_record(struct span s, enum reason *why)
 		return PARSE_DONE;
 	if (s.len < RECORD_HEAD_BYTES)
 		return PARSE_MORE;
-	len = record_length(s);
-	if (type == RECORD_ALERT)
-		return len == ALERT_BYTES ? bad(why, REASON_PROTOCOL) :
-		    PARSE_DONE;
-	if (len == 0)
-		return bad(why, REASON_HELLO_MALFORMED);
-	if (len > RECORD_MAX_BYTES)
-		return PARSE_DONE;
-	if (s.len == RECORD_HEAD_BYTES)
-		return PARSE_MORE;
-	return s.data[RECORD_HEAD_BYTES] == 1 ?
-	    bad(why, REASON_HELLO_MALFORMED) : PARSE_DONE;
+	if (type == RECORD_HANDSHAKE)
+		return judge_handshake(s, why);
+	return record_length(s) == ALERT_BYTES ?
+	    bad(why, REASON_PROTOCOL) : PARSE_DONE;
 }
 
 /* Two length bytes with the top bit, type 1, version 0.2 or 3.x (RFC 5246

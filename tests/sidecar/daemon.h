@@ -28,7 +28,7 @@
 #define WAIT_MS 8000
 #define CONFIG "version: 1\nmode: shared\nengines: 2\n" \
 	"cells: [{id: a, policy: [policy.yaml]}]\n"
-#define POLICY "version: 1\nnetwork:\n  resolvers: [127.0.0.99]\n" \
+#define POLICY "version: 1\nnetwork:\n  resolvers: [198.18.0.99]\n" \
 	"  rule:\n    - {verdict: allow, hostname: a.example.com}\n"
 
 static char program[4096];
