@@ -281,7 +281,7 @@ pin_walk_next(const struct pins *p, struct pin_walk *w, uint32_t *i,
 	if (w->next == 0)
 		return false;
 	*i = w->next - 1;
-	/* it may have become another's meanwhile, and that one's next with it */
+	/* it may be another's by now, and that one's next with it */
 	if (w->steps++ == PIN_PROBES_MAX || *i >= p->head.n_entries ||
 	    !pin_read(p, *i, out) || !is_sought(w, out)) {
 		w->torn = true;
