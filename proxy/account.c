@@ -191,6 +191,26 @@ account_decision(struct conn *c, const struct decision *d, enum reason why)
 	return 0;
 }
 
+int
+account_inner(struct conn *c, const struct host *name,
+    enum record_name_from from, const struct decision *d)
+{
+	struct opening *o = c->open;
+	struct endpoint at = { 0 };
+	bool open = account_is_open(c);
+	int e;
+
+	if (open)
+		at = c->end->dialled;
+	o->name = *name;
+	o->from = from;
+	o->decision.rule = d->rule;
+	e = account_decision(c, d, d->reason);
+	if (e == 0 && open && c->end != NULL)
+		c->end->dialled = at;	/* it is connected already */
+	return e;
+}
+
 void
 account_hello(struct conn *c)
 {

@@ -285,6 +285,13 @@ bool weigh_addr(struct conn *c, const struct endpoint *to,
 /* Records. */
 int account_decision(struct conn *c, const struct decision *d,
     enum reason why);
+/* A flow to an address shows a name behind its decision, which `d` lets pass:
+ * a second decision, whose name and rule the end has too. */
+MUST_USE int account_inner(struct conn *c, const struct host *name,
+    enum record_name_from from, const struct decision *d);
+/* An address by the decision for another name than the flow's. */
+MUST_USE bool weigh_fits(const struct conn *c, const struct decision *d,
+    const struct endpoint *to);
 /* A hello that came behind the decision, let pass: the end tells of it. */
 void account_hello(struct conn *c);
 /* The status that its client is told, for its end. */

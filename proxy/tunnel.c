@@ -210,6 +210,26 @@ gate_request(struct conn *c, struct span s)
 	return p == PARSE_MORE ? STEP_WAIT : be_requests(c);
 }
 
+/* Where the name is what lets it pass, by a rule of its own, that is a
+ * decision. */
+static int
+tell_hello(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct endpoint to = { o->addrs[0], o->to.port };
+	const struct host *name = &o->hello.name;
+	struct decide_at at = conn_at(c);
+	struct decision d = { .verdict = VERDICT_DENY };
+
+	if (name->len > 0 && !(c->inside && o->name.len > 0))
+		d = decide_name(&at, name, to.port, NULL);
+	if (d.verdict == VERDICT_ALLOW && pinned_has(c, name, &to.addr) &&
+	    !passes_by_report(c, &at) && weigh_fits(c, &d, &to))
+		return account_inner(c, name, NAME_FROM_SNI, &d);
+	account_hello(c);
+	return 0;
+}
+
 static enum step
 opaque_hello(struct conn *c)
 {
@@ -220,7 +240,8 @@ opaque_hello(struct conn *c)
 		return conn_refuse(c, REASON_ECH);
 	if (!name_fits(c, &o->hello.name))
 		return other_name(c, &o->hello.name, REASON_OTHER_NAME);
-	account_hello(c);
+	if (tell_hello(c) < 0)
+		return conn_refuse(c, REASON_LEDGER_UNAVAILABLE);
 	/* A rule for the protocol asks for no name. */
 	c->ech = c->ech || o->hello.ech;
 	return begin_hello(c) < 0 ? conn_refuse(c, REASON_LIMIT_MEMORY) :

@@ -65,14 +65,54 @@ conn_keep_hello(struct conn *c, const struct hello *h)
 	c->ech = c->ech || h->ech;
 }
 
+static enum reason
+hello_passes(struct conn *c)
+{
+	account_hello(c);
+	return REASON_NONE;
+}
+
+/* Is it one of the names that count at this address? */
+static bool
+pinned_among(const struct conn *c, const struct host *name,
+    const struct addr *a)
+{
+	struct host names[PIN_NAMES_MAX];
+	const struct host *ptr[PIN_NAMES_MAX];
+	size_t n = pinned_names(c, a, names, ptr);
+
+	for (size_t i = 0; i < n; i++)
+		if (host_eq(ptr[i], name))
+			return true;
+	return false;
+}
+
+/* The name shown inside a tunnel to an address: one that is pinned there. */
+static enum reason
+weigh_inside_name(struct conn *c)
+{
+	struct opening *o = c->open;
+	struct decide_at at = conn_at(c);
+	struct decision d = decide_name(&at, &o->hello.name, o->to.port, NULL);
+
+	if (d.verdict != VERDICT_ALLOW ||
+	    !pinned_among(c, &o->hello.name, &o->to.addr)) {
+		o->other = o->hello.name;
+		return REASON_SNI_MISMATCH;
+	}
+	/* Only an address rule opens this one: it is what lets it pass. */
+	if (!weigh_fits(c, &d, &o->to))
+		return hello_passes(c);
+	return account_inner(c, &o->hello.name, NAME_FROM_SNI, &d) < 0 ?
+	    REASON_LEDGER_UNAVAILABLE : REASON_NONE;
+}
+
 /* The hello inside a tunnel: its name is the authority's, in one spelling. */
 static enum reason
 weigh_inside_hello(struct conn *c)
 {
 	struct opening *o = c->open;
 	struct decide_at at = conn_at(c);
-	struct host names[PIN_NAMES_MAX];
-	const struct host *ptr[PIN_NAMES_MAX];
 
 	if (o->hello.ech && decide_ech_denied(&at))
 		return REASON_ECH;
@@ -81,21 +121,15 @@ weigh_inside_hello(struct conn *c)
 		struct endpoint to = { o->addrs[0], o->to.port };
 
 		if (o->is_addr && o->decision.original_only)
-			return REASON_NONE;	/* an address rule */
+			return hello_passes(c);	/* an address rule */
 		return decide_no_sni_pinned(&at) && weigh_nameless(c, &to,
-		    true, FIRST).verdict == VERDICT_ALLOW ? REASON_NONE :
-		    REASON_NO_SNI;
+		    true, FIRST).verdict == VERDICT_ALLOW ?
+		    hello_passes(c) : REASON_NO_SNI;
 	}
-	if (!o->is_addr && host_eq(&o->hello.name, &o->name))
-		return REASON_NONE;
-	if (o->is_addr) {
-		size_t n = pinned_names(c, &o->to.addr, names, ptr);
-
-		for (size_t i = 0; i < n; i++)
-			if (host_eq(ptr[i], &o->hello.name) && decide_name(&at,
-			    ptr[i], o->to.port, NULL).verdict == VERDICT_ALLOW)
-				return REASON_NONE;
-	}
+	if (o->is_addr)
+		return weigh_inside_name(c);
+	if (host_eq(&o->hello.name, &o->name))
+		return hello_passes(c);
 	o->other = o->hello.name;
 	return REASON_SNI_MISMATCH;
 }
@@ -196,6 +230,13 @@ weigh_addr(struct conn *c, const struct endpoint *to, struct decision *d)
 	return d->verdict == VERDICT_ALLOW;
 }
 
+bool
+weigh_fits(const struct conn *c, const struct decision *d,
+    const struct endpoint *to)
+{
+	return judge_addr(c, d, to).verdict == VERDICT_ALLOW;
+}
+
 /* Inside a tunnel the connection was judged before; what is shown now must
  * fit it. */
 static enum step
@@ -205,7 +246,6 @@ weigh_inside(struct conn *c)
 
 	if (why != REASON_NONE)
 		return conn_refuse(c, why);
-	account_hello(c);
 	if (tunnel_begin(c) < 0)
 		return conn_refuse(c, REASON_LIMIT_MEMORY);
 	conn_enter(c, CONN_RELAY);

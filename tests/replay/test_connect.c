@@ -216,6 +216,46 @@ B025_a_pinned_address_opens_for_its_allowed_name_alone(void **state)
 	assert_int_equal(stage_accept(other), -1);
 }
 
+/* Two names that are allowed share the address: that of the hello, and its
+ * rule, are told behind those of the CONNECT. */
+static void
+the_name_inside_a_tunnel_to_an_address_is_told(void **state)
+{
+	static const char policy[] = LAB "  rule:\n"
+	    "    - {verdict: allow, hostname: allowed.test, id: one}\n"
+	    "    - {verdict: allow, hostname: second.test, id: two}\n";
+	static const enum record_kind kinds[] = { RECORD_DECISION, RECORD_END };
+	size_t n = stage_hello("second.test", hello, sizeof(hello));
+	const struct record *r;
+	int fd, server;
+
+	(void)state;
+	stage_policy(policy);
+	stage_pin("allowed.test", OTHER);
+	stage_pin("second.test", OTHER);
+	fd = asks(OTHER ":443");
+	stage_read_head(fd, got, sizeof(got));
+	server = stage_accept(other);
+	stage_send(fd, hello, n);
+	stage_expect(server, hello, n);
+	assert_int_equal(stage_record(RECORD_DECISION)->name_from,
+	    NAME_FROM_CONNECT);
+	close(fd);
+	close(server);
+	for (size_t i = 0; i < 2; i++) {
+		r = stage_record(kinds[i]);
+		assert_int_equal(r->verdict, VERDICT_ALLOW);
+		assert_int_equal(r->name_from, NAME_FROM_SNI);
+		assert_true(span_eq(record_get(r, TEXT_NAME),
+		    span_str("second.test")));
+		assert_true(span_eq(record_get(r, TEXT_RULE),
+		    span_str("two")));
+		assert_int_equal(record_get(r, TEXT_JA4).len, 36);
+		assert_int_equal(r->dialled.port, 443);
+		assert_int_not_equal(r->dialled.addr.b[15], 0);
+	}
+}
+
 /* ---- addresses that do not answer ---- */
 
 #define REFUSES "203.0.113.30"
@@ -301,6 +341,7 @@ main(void)
 		T(B023_a_name_inside_may_be_spelled_otherwise_but_not_be_another),
 		T(B023_no_name_inside_follows_the_rule_for_none),
 		T(B025_a_pinned_address_opens_for_its_allowed_name_alone),
+		T(the_name_inside_a_tunnel_to_an_address_is_told),
 		T(B037_in_any_order_the_one_that_lives_serves),
 		T(B037_without_one_that_lives_it_is_told_in_time),
 	};
