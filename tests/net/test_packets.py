@@ -350,19 +350,19 @@ def test_the_listener_itself_is_no_way_out(lab, mode):
         lab.down()
 
 
-PORTS = [("udp", "127.0.0.1", "15053"), ("udp", "0.0.0.0", "15053"),
-         ("tcp", "127.0.0.1", "15053"), ("tcp", "127.0.0.1", "15001"),
-         ("tcp", "0.0.0.0", "15001"), ("udp", "::1", "15053"),
-         ("tcp", "::1", "15001")]
+OURS = [("udp", "127.0.0.1", "15053"), ("udp", "0.0.0.0", "15053"),
+        ("tcp", "127.0.0.1", "15053"), ("tcp", "127.0.0.1", "15001"),
+        ("tcp", "0.0.0.0", "15001"), ("udp", "::1", "15053"),
+        ("tcp", "::1", "15001")]
 
 
 def test_an_agent_cannot_sit_on_penstocks_ports(lab):
     lab.unguarded("shared")
-    for where in PORTS:
+    for where in OURS:
         assert "bound" in lab.python(BIND, *where).out, where
     lab.up("shared", ipv6="proxy")
     try:
-        for where in PORTS:
+        for where in OURS:
             r = lab.python(BIND, *where)
             assert "bound" not in r.out and "in use" in r.out, (where, r)
     finally:
