@@ -392,16 +392,20 @@ put_lab(struct line *l, struct span all)
 		return;
 	put_key(l, "lab");
 	put(l, "[");
+	l->comma = false;
 	while (all.len > 0) {
 		const uint8_t *end = memchr(all.data, ',', all.len);
 		size_t n = end != NULL ? (size_t)(end - all.data) : all.len;
 
+		/* before each but the first: a comma may be the last byte */
+		put(l, l->comma ? "," : "");
 		put_string(l, span_of(all.data, n));
-		put(l, n < all.len ? "," : "");
+		l->comma = true;
 		n += n < all.len;
 		all = span_of(all.data + n, all.len - n);
 	}
 	put(l, "]");
+	l->comma = true;
 }
 
 /* "policy.yaml:12" */

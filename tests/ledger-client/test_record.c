@@ -364,6 +364,22 @@ every_word_has_a_text_and_no_index_is_out_of_bounds(void **state)
 	    "reset_client");
 }
 
+/* A taken producer may end a list where it likes. */
+static void
+a_list_that_ends_in_a_comma_is_json_still(void **state)
+{
+	static const char *const lists[] = { ",", "a,", ",a", "a,,b,", ",," };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		record_init(&r, RECORD_POLICY);
+		record_set(&r, TEXT_LAB, span_str(lists[i]));
+		record_set(&r, TEXT_LABELS, span_str(lists[i]));
+		assert_true(record_check(&r, record_size(&r)));
+		json_decref(json_of(&r));
+	}
+}
+
 int
 main(void)
 {
@@ -381,6 +397,7 @@ main(void)
 		cmocka_unit_test(W27_a_record_with_hostile_offsets_is_refused),
 		cmocka_unit_test(W27_strings_that_overlap_cannot_break_a_line),
 		cmocka_unit_test(W27_a_record_with_hostile_words_is_refused),
+		cmocka_unit_test(a_list_that_ends_in_a_comma_is_json_still),
 		cmocka_unit_test(
 		    W27_a_number_that_a_reader_cannot_hold_is_refused),
 		cmocka_unit_test(
