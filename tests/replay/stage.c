@@ -483,6 +483,19 @@ say(int fd, const char *text)
 	stage_send(fd, text, strlen(text));
 }
 
+void
+stage_say(int fd, const char *text, bool whole)
+{
+	if (whole) {
+		say(fd, text);
+		return;
+	}
+	for (; *text != '\0'; text++) {
+		stage_send(fd, text, 1);
+		usleep(500);
+	}
+}
+
 /* No assertion here: cmocka jumps, and that within a thread. */
 static void *
 job(void *arg)

@@ -54,6 +54,8 @@ int stage_accept(int lfd);		/* -1: nobody within 300 ms */
 int stage_connect(const char *addr, uint16_t port);
 void stage_send(int fd, const void *data, size_t len);
 void say(int fd, const char *text);
+/* The same whole, or so that each byte is read alone. */
+void stage_say(int fd, const char *text, bool whole);
 /* The same, or that the bytes come, by a thread of its own; what stage_await
  * returns is whether it went well.  (A fork would keep the engine's sockets
  * open, and in its epoll, when it has closed them.) */

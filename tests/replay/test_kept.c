@@ -268,19 +268,6 @@ B022_bytes_behind_a_connect_have_the_time_of_a_hello(void **state)
 
 /* ---- interim answers ---- */
 
-static void
-say_in(int fd, const char *text, bool whole)
-{
-	if (whole) {
-		say(fd, text);
-		return;
-	}
-	for (; *text != '\0'; text++) {
-		stage_send(fd, text, 1);
-		usleep(300);
-	}
-}
-
 #define INTERIM(code) "HTTP/1.1 " code " Go on\r\nX: y\r\n\r\n"
 
 /* Any of them, in one write with the answer or byte by byte: they come in
@@ -310,8 +297,8 @@ N08_interim_answers_leave_what_follows_in_step(void **state)
 		stage_read_head(server, got, sizeof(got));
 		if (how == 2)
 			stage_expect(server, "hi", 2);
-		say_in(server, p, i / 12);
-		say_in(server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n",
+		stage_say(server, p, i / 12);
+		stage_say(server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n",
 		    i / 12);
 		if (how != 1)
 			say(server, "ok");

@@ -247,20 +247,6 @@ asks_1_0(bool proxy, const char *method, const char *fields, int *server)
 	return fd;
 }
 
-/* In one piece, or so that each byte is read alone. */
-static void
-say_in(int fd, const char *text, bool whole)
-{
-	if (whole) {
-		say(fd, text);
-		return;
-	}
-	for (; *text != '\0'; text++) {
-		stage_send(fd, text, 1);
-		usleep(500);
-	}
-}
-
 #define CHUNKED "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" \
 	"Trailer: X\r\n\r\n"
 
@@ -276,7 +262,7 @@ a_client_of_1_0_gets_a_chunked_body_without_its_chunks(void **state)
 	for (int i = 0; i < 2 * 2 * 2; i++) {
 		fd = asks_1_0(i % 2, "GET", i / 4 ?
 		    "Connection: keep-alive\r\n" : "", &server);
-		say_in(server, "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
+		stage_say(server, "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
 		    CHUNKED "5;a=b\r\nhello\r\n6\r\n world\r\n"
 		    "0\r\nX: y\r\n\r\n", i / 2 % 2);
 		n = stage_read_all(fd, got, sizeof(got), &reset);
