@@ -509,23 +509,34 @@ scalars_compare(struct diff *d)
 		    decide_ech_denied(&at[1]) ? "deny" : "allow-outer");
 }
 
+/* The list with room for one more; NULL: none, and the comparison fails. */
+static void *
+room_for(struct diff *d, void *list, size_t n, size_t *room, size_t each)
+{
+	size_t want = *room == 0 ? 64 : 2 * *room;
+	void *more;
+
+	if (n < *room)
+		return list;
+	more = reallocarray(list, want, each);
+	if (more == NULL)
+		d->err = -ENOMEM;
+	else
+		*room = want;
+	return more;
+}
+
 /* ---- addresses ---- */
 
 static void
 addr_add(struct diff *d, const struct addr *a)
 {
-	size_t room = d->addrs_room == 0 ? 256 : 2 * d->addrs_room;
-	struct addr *more;
+	struct addr *more = room_for(d, d->addrs, d->n_addrs, &d->addrs_room,
+	    sizeof(*more));
 
-	if (d->n_addrs == d->addrs_room) {
-		more = reallocarray(d->addrs, room, sizeof(*more));
-		if (more == NULL) {
-			d->err = -ENOMEM;
-			return;
-		}
-		d->addrs = more;
-		d->addrs_room = room;
-	}
+	if (more == NULL)
+		return;
+	d->addrs = more;
 	d->addrs[d->n_addrs++] = *a;
 }
 
@@ -610,18 +621,12 @@ addrs_compare(struct diff *d)
 static void
 name_add(struct diff *d, const struct host *name)
 {
-	size_t room = d->names_room == 0 ? 64 : 2 * d->names_room;
-	struct host *more;
+	struct host *more = room_for(d, d->names, d->n_names, &d->names_room,
+	    sizeof(*more));
 
-	if (d->n_names == d->names_room) {
-		more = reallocarray(d->names, room, sizeof(*more));
-		if (more == NULL) {
-			d->err = -ENOMEM;
-			return;
-		}
-		d->names = more;
-		d->names_room = room;
-	}
+	if (more == NULL)
+		return;
+	d->names = more;
 	d->names[d->n_names++] = *name;
 }
 
