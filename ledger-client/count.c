@@ -9,20 +9,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A column is padded to whole cache lines: writers never share one. */
 struct column {
-	_Alignas(64) _Atomic int64_t value[COUNT_N];
+	_Atomic int64_t value[COUNT_N];
 	_Atomic int64_t denied[REASON_COUNT];
 	_Atomic uint64_t beats;
 };
 
-struct table {
-	struct column column[COUNT_COLUMNS];
-};
-
 struct counts {
-	struct table *table;
-	unsigned column;
+	struct column *columns[COUNT_COLUMNS];	/* NULL: not mapped */
+	struct column *own;
 };
 
 static const struct {
@@ -44,7 +39,7 @@ count_create(void)
 
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, sizeof(struct table)) < 0 ||
+	if (ftruncate(fd, sizeof(struct column)) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) {
 		int err = errno;
 
@@ -55,25 +50,34 @@ count_create(void)
 }
 
 int
+count_see(struct counts *c, int fd, unsigned column, bool forget)
+{
+	void *at;
+
+	if (column >= COUNT_COLUMNS || c->columns[column] != NULL)
+		return -EINVAL;
+	at = mmap(NULL, sizeof(struct column), forget ?
+	    PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	c->columns[column] = at;
+	return 0;
+}
+
+int
 count_open(struct counts **out, int fd, unsigned column)
 {
 	struct counts *c = calloc(1, sizeof(*c));
+	int rc;
 
 	if (c == NULL)
 		return -ENOMEM;
-	if (column >= COUNT_COLUMNS) {
+	rc = count_see(c, fd, column, true);
+	if (rc != 0) {
 		free(c);
-		return -EINVAL;
+		return rc;
 	}
-	c->column = column;
-	c->table = mmap(NULL, sizeof(*c->table), PROT_READ | PROT_WRITE,
-	    MAP_SHARED, fd, 0);
-	if (c->table == MAP_FAILED) {
-		int err = errno;
-
-		free(c);
-		return -err;
-	}
+	c->own = c->columns[column];
 	*out = c;
 	return 0;
 }
@@ -83,73 +87,81 @@ count_close(struct counts *c)
 {
 	if (c == NULL)
 		return;
-	munmap(c->table, sizeof(*c->table));
+	for (unsigned i = 0; i < COUNT_COLUMNS; i++)
+		if (c->columns[i] != NULL)
+			munmap(c->columns[i], sizeof(struct column));
 	free(c);
 }
 
-/* One writer a column: a relaxed load and store is enough. */
+/* One writer a column: a relaxed load and store is enough.  Sums wrap: of
+ * other columns nothing is sure. */
 static void
 add(_Atomic int64_t *v, int64_t n)
 {
-	atomic_store_explicit(v,
-	    atomic_load_explicit(v, memory_order_relaxed) + n,
-	    memory_order_relaxed);
+	atomic_store_explicit(v, (int64_t)((uint64_t)atomic_load_explicit(v,
+	    memory_order_relaxed) + (uint64_t)n), memory_order_relaxed);
 }
 
 void
 count_add(struct counts *c, enum count what, int64_t n)
 {
-	add(&c->table->column[c->column].value[what], n);
+	add(&c->own->value[what], n);
 }
 
 void
 count_denied(struct counts *c, enum reason r)
 {
-	add(&c->table->column[c->column].denied[r], 1);
+	add(&c->own->denied[r], 1);
 }
 
 void
 count_beat(struct counts *c)
 {
-	atomic_fetch_add_explicit(&c->table->column[c->column].beats, 1,
-	    memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->own->beats, 1, memory_order_relaxed);
 }
 
 uint64_t
 count_beats(const struct counts *c, unsigned column)
 {
-	return column >= COUNT_COLUMNS ? 0 : atomic_load_explicit(
-	    &c->table->column[column].beats, memory_order_relaxed);
+	if (column >= COUNT_COLUMNS || c->columns[column] == NULL)
+		return 0;
+	return atomic_load_explicit(&c->columns[column]->beats,
+	    memory_order_relaxed);
 }
 
 int64_t
 count_sum(const struct counts *c, enum count what)
 {
-	int64_t sum = 0;
+	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < COUNT_COLUMNS; i++)
-		sum += atomic_load_explicit(
-		    &c->table->column[i].value[what], memory_order_relaxed);
-	return sum;
+		if (c->columns[i] != NULL)
+			sum += (uint64_t)atomic_load_explicit(
+			    &c->columns[i]->value[what],
+			    memory_order_relaxed);
+	return (int64_t)sum;
 }
 
 int64_t
 count_denied_sum(const struct counts *c, enum reason r)
 {
-	int64_t sum = 0;
+	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < COUNT_COLUMNS; i++)
-		sum += atomic_load_explicit(&c->table->column[i].denied[r],
-		    memory_order_relaxed);
-	return sum;
+		if (c->columns[i] != NULL)
+			sum += (uint64_t)atomic_load_explicit(
+			    &c->columns[i]->denied[r], memory_order_relaxed);
+	return (int64_t)sum;
 }
 
 void
 count_forget(struct counts *c, unsigned column)
 {
+	if (column >= COUNT_COLUMNS || c->columns[column] == NULL)
+		return;
 	for (unsigned i = 0; i < COUNT_N; i++)
 		if (families[i].gauge)
-			atomic_store(&c->table->column[column].value[i], 0);
+			atomic_store(&c->columns[column]->value[i], 0);
 }
 
 /* The family name of a counter has no _total in OpenMetrics. */

@@ -5,10 +5,11 @@
 #include "policy/verdict.h"
 
 /*
- * Counters in shared memory: one memfd, one column for each producer
- * process, so that writing needs no lock and a dead producer's column can be
- * told apart.  The names are closed enums: nothing a client chooses is a
- * label.
+ * Counters in shared memory: one column for each producer process, so that
+ * writing needs no lock and a dead producer's column can be told apart.  Each
+ * is a memfd of its own, and a producer has no other: a taken one can change
+ * what it counted itself.  The names are closed enums: nothing a client
+ * chooses is a label.
  *
  * X(name, family, kind, help)   kind: COUNTER or GAUGE (what is open now;
  * zeroed when its engine dies)
@@ -41,10 +42,14 @@ enum count {
 
 struct counts;
 
-/* The memfd (parent); fd or -errno. */
+/* The memfd of one column (parent); fd or -errno. */
 MUST_USE int count_create(void);
-/* Map it; column < COUNT_COLUMNS is the one written by this process. */
+/* Map the one written by this process; column < COUNT_COLUMNS. */
 MUST_USE int count_open(struct counts **out, int fd, unsigned column);
+/* Map another process's too, for the sums and, with `forget`, to be forgotten
+ * (otherwise a descriptor that can only be read does).  0 or -errno. */
+MUST_USE int count_see(struct counts *c, int fd, unsigned column,
+    bool forget);
 void count_close(struct counts *c);
 
 void count_add(struct counts *c, enum count what, int64_t n);
@@ -56,11 +61,12 @@ void count_denied(struct counts *c, enum reason r);
 void count_beat(struct counts *c);
 uint64_t count_beats(const struct counts *c, unsigned column);
 
-/* Sums over all columns. */
+/* Sums over all columns that are mapped. */
 int64_t count_sum(const struct counts *c, enum count what);
 int64_t count_denied_sum(const struct counts *c, enum reason r);
 
-/* A column's gauges to zero: its process died (parent). */
+/* A column's gauges to zero: its process died (parent; mapped to be
+ * forgotten). */
 void count_forget(struct counts *c, unsigned column);
 
 /* All families as Prometheus text 0.0.4, or OpenMetrics 1.0.0 (with # EOF

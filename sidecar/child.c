@@ -330,6 +330,18 @@ give_recorder(struct child *c)
 }
 
 static void
+give_admin(struct child *c)
+{
+	struct parent *p = c->parent;
+
+	give(c, GIVE_HEALTH, 0, p->health_ro);
+	give(c, GIVE_LISTENER, 0, p->admin_fd);
+	for (unsigned i = 0; i < COLUMN_ENGINE + p->n_engines; i++)
+		if (i != c->column)
+			give(c, GIVE_COUNTS, i, p->counts_ro[i]);
+}
+
+static void
 give_all(struct child *c)
 {
 	struct parent *p = c->parent;
@@ -340,7 +352,7 @@ give_all(struct child *c)
 		return;
 	}
 	give(c, GIVE_POLICY, 0, p->image_fd);
-	give(c, GIVE_COUNTS, 0, p->counts_fd);
+	give(c, GIVE_COUNTS, c->column, p->counts_fds[c->column]);
 	switch (c->kind) {
 	case ROLE_RESOLVER:
 		give_resolver(c);
@@ -352,8 +364,7 @@ give_all(struct child *c)
 		give_recorder(c);
 		break;
 	case ROLE_ADMIN:
-		give(c, GIVE_HEALTH, 0, p->health_ro);
-		give(c, GIVE_LISTENER, 0, p->admin_fd);
+		give_admin(c);
 		break;
 	case ROLE_WARDEN:
 		break;

@@ -93,8 +93,9 @@ struct parent {
 	char rules_why[IPC_WHY_BYTES];
 
 	/* shared with the roles */
-	int rings[COLUMNS];
-	int state, wake, counts_fd, limits_fd, health_fd, pins_fd;
+	int rings[COLUMNS], counts_fds[COLUMNS];
+	int counts_ro[COLUMNS];		/* for the admin, which only reads */
+	int state, wake, limits_fd, health_fd, pins_fd;
 	int state_ro, health_ro;	/* for whoever only reads them */
 	int listeners[SETTINGS_LISTENERS_MAX];
 	int dns_udp[4], dns_tcp[4];

@@ -205,14 +205,30 @@ take_policy(struct role *r, int fd)
 	return 0;
 }
 
+/* Its own column, and what others count where it was given that. */
 static int
-open_shared(struct role *r)
+open_counts(struct role *r)
 {
-	int fd = role_take(r, GIVE_COUNTS, 0), ring, state, wake, rc;
+	int fd = role_take(r, GIVE_COUNTS, r->column), rc;
 
 	rc = fd < 0 ? -ENOENT : count_open(&r->counts, fd, r->column);
 	if (fd >= 0)
 		close(fd);
+	for (unsigned i = 0; i < COLUMNS && rc == 0; i++) {
+		fd = role_take(r, GIVE_COUNTS, i);
+		if (fd < 0)
+			continue;
+		rc = count_see(r->counts, fd, i, false);
+		close(fd);
+	}
+	return rc;
+}
+
+static int
+open_shared(struct role *r)
+{
+	int rc = open_counts(r), ring, state, wake;
+
 	if (rc != 0 || r->kind == ROLE_RECORDER)
 		return rc;
 	ring = role_take(r, GIVE_RING, r->column);

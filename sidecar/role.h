@@ -40,7 +40,8 @@ enum give {
 	GIVE_RING,		/* producer: its own; recorder: index=column */
 	GIVE_STATE,		/* the recorder's page; others: read-only */
 	GIVE_WAKE,		/* eventfd that wakes the recorder */
-	GIVE_COUNTS,
+	GIVE_COUNTS,		/* its own, by column; admin: the others' too,
+				 * read-only */
 	GIVE_LIMITS,		/* index: how many engines there are */
 	GIVE_HEALTH,		/* struct health (admin: read-only) */
 	GIVE_LISTENER,		/* engine: index in settings.listeners;

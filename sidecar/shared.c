@@ -71,6 +71,28 @@ ring_bytes(const struct settings *s, unsigned column)
 	    RING_END_BYTES;
 }
 
+/* Each producer's counts, all of which the parent has and the admin sees. */
+static int
+make_counts(struct parent *p)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; i < COLUMN_ENGINE + p->n_engines; i++) {
+		p->counts_fds[i] = count_create();
+		if (p->counts_fds[i] < 0)
+			return p->counts_fds[i];
+		p->counts_ro[i] = emit_read_only(p->counts_fds[i]);
+		if (p->counts_ro[i] < 0)
+			return p->counts_ro[i];
+	}
+	rc = count_open(&p->counts, p->counts_fds[COLUMN_PARENT],
+	    COLUMN_PARENT);
+	for (unsigned i = 0; i < COLUMN_ENGINE + p->n_engines; i++)
+		if (rc == 0 && i != COLUMN_PARENT)
+			rc = count_see(p->counts, p->counts_fds[i], i, true);
+	return rc;
+}
+
 static int
 make_memory(struct parent *p)
 {
@@ -85,12 +107,11 @@ make_memory(struct parent *p)
 	p->state_ro = p->state < 0 ? p->state : emit_read_only(p->state);
 	p->health_ro = emit_read_only(p->health_fd);
 	p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	p->counts_fd = count_create();
 	p->limits_fd = limit_create(p->settings.limits.connections);
 	if (p->state_ro < 0 || p->health_ro < 0 || p->wake < 0 ||
-	    p->counts_fd < 0 || p->limits_fd < 0)
+	    p->limits_fd < 0)
 		return -ENOMEM;
-	rc = count_open(&p->counts, p->counts_fd, COLUMN_PARENT);
+	rc = make_counts(p);
 	if (rc == 0)
 		rc = limit_open(&p->limits, p->limits_fd, 0);
 	if (rc == 0)

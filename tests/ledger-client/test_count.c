@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 #include "ledger-client/count.h"
+#include "ledger-client/emit.h"
 
-static int fd;
+static int fds[3];
 static struct counts *a, *b, *all;
 static char text[65536];
 
@@ -17,10 +18,14 @@ static int
 up(void **state)
 {
 	(void)state;
-	fd = count_create();
-	return fd < 0 || count_open(&a, fd, 0) != 0 ||
-	    count_open(&b, fd, COUNT_COLUMNS - 1) != 0 ||
-	    count_open(&all, fd, 1) != 0;
+	for (unsigned i = 0; i < 3; i++)
+		if ((fds[i] = count_create()) < 0)
+			return -1;
+	return count_open(&a, fds[0], 0) != 0 ||
+	    count_open(&b, fds[1], COUNT_COLUMNS - 1) != 0 ||
+	    count_open(&all, fds[2], 1) != 0 ||
+	    count_see(all, fds[0], 0, true) != 0 ||
+	    count_see(all, fds[1], COUNT_COLUMNS - 1, true) != 0;
 }
 
 static int
@@ -30,7 +35,8 @@ down(void **state)
 	count_close(a);
 	count_close(b);
 	count_close(all);
-	close(fd);
+	for (unsigned i = 0; i < 3; i++)
+		close(fds[i]);
 	return 0;
 }
 
@@ -56,18 +62,18 @@ sums_run_over_all_columns(void **state)
 static void
 beats_are_told_by_column_and_are_no_family(void **state)
 {
-	uint64_t before = count_beats(a, COUNT_COLUMNS - 1);
+	uint64_t before = count_beats(all, COUNT_COLUMNS - 1);
 
 	(void)state;
 	count_beat(a);
-	assert_true(count_beats(a, COUNT_COLUMNS - 1) == before);
+	assert_true(count_beats(all, COUNT_COLUMNS - 1) == before);
 	count_beat(b);
-	assert_true(count_beats(a, COUNT_COLUMNS - 1) != before);
-	before = count_beats(a, COUNT_COLUMNS - 1);
+	assert_true(count_beats(all, COUNT_COLUMNS - 1) != before);
+	before = count_beats(all, COUNT_COLUMNS - 1);
 	/* who died is not taken for who stands still */
-	count_forget(a, COUNT_COLUMNS - 1);
-	assert_true(count_beats(a, COUNT_COLUMNS - 1) == before);
-	assert_true(count_beats(a, COUNT_COLUMNS) == 0);
+	count_forget(all, COUNT_COLUMNS - 1);
+	assert_true(count_beats(all, COUNT_COLUMNS - 1) == before);
+	assert_true(count_beats(all, COUNT_COLUMNS) == 0);
 	assert_true(count_text(all, false, text, sizeof(text)) > 0);
 	assert_null(strstr(text, "beat"));
 }
@@ -92,7 +98,43 @@ a_column_that_is_not_there_is_not_opened(void **state)
 	struct counts *no;
 
 	(void)state;
-	assert_int_equal(count_open(&no, fd, COUNT_COLUMNS), -EINVAL);
+	assert_int_equal(count_open(&no, fds[0], COUNT_COLUMNS), -EINVAL);
+	assert_int_equal(count_see(all, fds[0], COUNT_COLUMNS, false),
+	    -EINVAL);
+	assert_int_equal(count_see(all, fds[0], 0, false), -EINVAL);
+}
+
+/* A producer that was taken over counts what it likes. */
+static void
+a_count_beyond_all_bounds_only_wraps(void **state)
+{
+	(void)state;
+	count_add(a, COUNT_ACCEPTED, INT64_MAX);
+	count_add(b, COUNT_ACCEPTED, 2);
+	assert_true(count_sum(all, COUNT_ACCEPTED) == INT64_MIN + 1);
+	count_add(a, COUNT_ACCEPTED, 1);
+	assert_true(count_sum(all, COUNT_ACCEPTED) == INT64_MIN + 2);
+}
+
+/* A producer's memory is its own column, and a reader's cannot be written. */
+static void
+a_producer_has_the_counts_of_no_other(void **state)
+{
+	int ro = emit_read_only(fds[0]);
+
+	(void)state;
+	count_add(b, COUNT_ACCEPTED, 4);
+	assert_true(count_sum(a, COUNT_ACCEPTED) == 0);
+	count_forget(a, COUNT_COLUMNS - 1);
+	count_add(b, COUNT_CONNECTIONS_OPEN, 1);
+	count_forget(a, COUNT_COLUMNS - 1);
+	assert_true(count_sum(b, COUNT_CONNECTIONS_OPEN) == 1);
+	assert_true(ro >= 0);
+	assert_int_equal(count_see(b, ro, 0, true), -EACCES);
+	assert_int_equal(count_see(b, ro, 0, false), 0);
+	count_add(a, COUNT_ACCEPTED, 3);
+	assert_true(count_sum(b, COUNT_ACCEPTED) == 7);
+	close(ro);
 }
 
 /* Every line is a comment or "name[{labels}] number"; returns the samples. */
@@ -183,6 +225,8 @@ main(void)
 		ONE(beats_are_told_by_column_and_are_no_family),
 		ONE(a_dead_engine_leaves_its_counters_and_takes_its_gauges),
 		ONE(a_column_that_is_not_there_is_not_opened),
+		ONE(a_count_beyond_all_bounds_only_wraps),
+		ONE(a_producer_has_the_counts_of_no_other),
 		ONE(the_text_form_has_every_family_and_every_reason),
 		ONE(the_openmetrics_form_names_families_without_total),
 		ONE(a_text_that_does_not_fit_is_not_given_in_part),

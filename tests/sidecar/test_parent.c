@@ -86,6 +86,27 @@ expect_maps_without(pid_t pid, const char *library)
 		fail_msg("%d maps %s", (int)pid, library);
 }
 
+/* Of the counts a role may write one page, its own, and sees so many more. */
+static void
+expect_counts_seen(pid_t pid, unsigned others)
+{
+	unsigned long writable = 0, seen = 0, from;
+	char path[64], *line, *rest;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	for (line = strtok_r((char *)(uintptr_t)get(path), "\n", &rest);
+	    line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+		if (strstr(line, "penstock-counts") == NULL)
+			continue;
+		seen++;
+		from = strtoul(line, &line, 16);
+		from = strtoul(line + 1, &line, 16) - from;
+		writable += strncmp(line, " rw-s", 5) == 0 ? from : 0;
+	}
+	assert_int_equal(writable, sysconf(_SC_PAGESIZE));
+	assert_int_equal(seen, 1 + others);
+}
+
 /* ---- the manual's table ---- */
 
 static const struct {
@@ -121,6 +142,9 @@ each_role_has_left_what_the_manual_says(void **state)
 	for (size_t i = 0; i < 4; i++)
 		expect_confined(role_pid(roles[i].role, 0), roles[i].uid);
 	assert_true(role_pid("engine", 1) > 0);
+	/* the admin: of two engines, and each other role */
+	for (size_t i = 0; i < 4; i++)
+		expect_counts_seen(role_pid(roles[i].role, 0), i < 3 ? 0 : 6);
 	assert_int_equal(role_pid("compile", 0), 0);
 	/* SETUID, SETGID and KILL */
 	expect_status(daemon_pid, "CapEff", "00000000000000e0");
