@@ -64,7 +64,7 @@ policy_SRC := span chunks host addr verdict problem yaml charter rules names cid
 	image policy decide
 ledger-client_SRC := clock log record emit count fold
 dns_SRC := share message pin pin_write cache ask resolve way front front_pending front_engine front_tcp
-proxy_SRC := proxy limit buf side watch pipes listen conn name pinned weigh account dial \
+proxy_SRC := proxy limit buf side watch pipes listen conn name pinned weigh again account dial \
 	tunnel relay end forward body \
 	hello opening ja4 flight http http_body http_write refuse
 sidecar_SRC := main config config_part settings role parent change child shared told \

@@ -697,21 +697,25 @@ decide_nameless_protocol(uint16_t port)
 }
 
 struct decision
+decide_told_as(struct decision d, enum reason why)
+{
+	if (d.verdict == VERDICT_DENY && (d.reason == REASON_NAMELESS ||
+	    d.reason == REASON_NO_RULE || d.reason == REASON_NOT_PINNED))
+		d.reason = why;
+	return d;
+}
+
+struct decision
 decide_bytes(const struct decide_at *at, const struct decision *flow,
     const struct endpoint *to)
 {
-	struct decision d;
-
 	if (flow->verdict != VERDICT_ALLOW || flow->opaque ||
 	    flow->original_only)
 		return *flow;
 	if (to == NULL)
 		return deny(REASON_NOT_TLS, RULE_NONE);
-	d = decide_nameless(at, to, NULL, 0);
-	if (d.verdict == VERDICT_DENY && (d.reason == REASON_NAMELESS ||
-	    d.reason == REASON_NO_RULE || d.reason == REASON_NOT_PINNED))
-		d.reason = REASON_NOT_TLS;
-	return d;
+	return decide_told_as(decide_nameless(at, to, NULL, 0),
+	    REASON_NOT_TLS);
 }
 
 bool

@@ -71,6 +71,13 @@ MUST_USE struct decision decide_nameless(const struct decide_at *at,
     size_t n_names);
 
 /*
+ * A flow without a name that no rule lets pass is refused for what its client
+ * did not show: `why`.  What a rule or the address itself forbids is told as
+ * that, and an allow stays one.
+ */
+MUST_USE struct decision decide_told_as(struct decision d, enum reason why);
+
+/*
  * What speaks on this port by custom and shows no name, as SSH on 22; NULL
  * where that is not known.
  */

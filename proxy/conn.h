@@ -223,11 +223,6 @@ void conn_enter(struct conn *c, enum conn_state state);
 enum step conn_refuse(struct conn *c, enum reason why);
 /* End without an answer. */
 enum step conn_cut(struct conn *c, enum record_how how, enum reason why);
-/* After a new policy: cut it when that forbids it. */
-void conn_judge_again(struct conn *c);
-/* The same without cutting what is open: what it asks next is judged for its
- * cell in the new policy. */
-void conn_renumber(struct conn *c);
 /* Run it again at this time (monotonic ms) or before. */
 void conn_timer(struct conn *c, int64_t at);
 void conn_close_up(struct conn *c);
@@ -240,8 +235,6 @@ void conn_cell(struct conn *c, const char *user, struct span token,
     enum reason *why);
 /* It counts as its cell's from here on, when that has room. */
 MUST_USE enum reason conn_count_cell(struct conn *c);
-/* The request at hand is this cell's: a new policy finds it again by that. */
-void conn_keep_cell(struct conn *c);
 struct decide_at conn_at(const struct conn *c);
 enum record_via conn_via(enum listen_kind kind);
 void conn_reset(int fd);
@@ -278,9 +271,35 @@ enum step relay_step(struct conn *c);
 unsigned relay_wants(const struct conn *c, bool client);
 enum step end_step(struct conn *c);
 
+/* What is judged as it comes has the names that live; what is judged again,
+ * by a new policy, those that it was allowed with.  A pin that ended, or one
+ * that came, takes nothing from what is open: only a policy does. */
+enum weigh_when { WEIGH_FIRST, WEIGH_AGAIN };
+
+/* What the client has shown; of a request or CONNECT, a name or an address
+ * literal. */
+struct decision weigh_shown(struct conn *c, enum weigh_when when);
+struct decision weigh_asked(struct conn *c, enum weigh_when when);
+/* A flow without a name, to an address; `pinned`: names on it may count. */
+struct decision weigh_nameless(struct conn *c, const struct endpoint *to,
+    bool pinned, enum weigh_when when);
+/* An address for a flow: that of an address rule is the one the client
+ * chose. */
+struct decision weigh_dialled(const struct conn *c,
+    const struct decision *flow, const struct endpoint *to);
+/* Where the client wanted to go; NULL: it has not said by an address. */
+const struct endpoint *weigh_original(const struct conn *c);
 /* Judge one address, by the decision at hand; false leaves *d as the denial. */
 bool weigh_addr(struct conn *c, const struct endpoint *to,
     struct decision *d);
+
+/* After a new policy: cut it when that forbids it. */
+void again_judge(struct conn *c);
+/* The same without cutting what is open: what it asks next is judged for its
+ * cell in the new policy. */
+void again_renumber(struct conn *c);
+/* The request at hand is this cell's: a new policy finds it again by that. */
+void again_keep_cell(struct conn *c);
 
 /* Records. */
 int account_decision(struct conn *c, const struct decision *d,

@@ -123,17 +123,9 @@ name_max(const struct conn *c)
 	return head > HELLO_STREAM_MAX_BYTES ? head : HELLO_STREAM_MAX_BYTES;
 }
 
-/* Nobody showed a name, and none would have helped: no rule opens the port.
- * What a rule or the address itself forbids is told as that. */
-static enum reason
-closed_reason(const struct decision *d)
-{
-	return d->reason == REASON_NAMELESS ||
-	    d->reason == REASON_NOT_PINNED ? REASON_NO_RULE : d->reason;
-}
-
-/* The server would have spoken first: tell whose it is.  Where a denial only
- * reports it passes as it is. */
+/* The server would have spoken first: tell whose it is.  No name would have
+ * helped, as no rule opens the port.  Where a denial only reports it passes as
+ * it is. */
 static enum step
 name_closed(struct conn *c)
 {
@@ -147,9 +139,10 @@ name_closed(struct conn *c)
 		name_of_pin(c, &names[0]);
 	if (c->proxy->policy == NULL)
 		return conn_refuse(c, REASON_POLICY_UNAVAILABLE);
-	o->decision = decide_nameless(&at, &c->original, ptr, n);
+	o->decision = decide_told_as(decide_nameless(&at, &c->original, ptr,
+	    n), REASON_NO_RULE);
 	if (o->decision.verdict != VERDICT_ALLOW)
-		return conn_refuse(c, closed_reason(&o->decision));
+		return conn_refuse(c, o->decision.reason);
 	if (!pinned_keep(c, ptr, n))
 		return conn_refuse(c, REASON_LIMIT_MEMORY);
 	o->decided = true;

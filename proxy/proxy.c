@@ -76,7 +76,7 @@ judge_all(struct proxy *p)
 
 	for (; c != NULL; c = next) {
 		next = LIST_NEXT(c, link);
-		conn_judge_again(c);
+		again_judge(c);
 	}
 }
 
@@ -358,7 +358,7 @@ proxy_set_policy(struct proxy *p, const struct policy *policy)
 	/* The grace is for what is open; numbers are of one policy. */
 	for (struct conn *c = LIST_FIRST(&p->open), *next; c; c = next) {
 		next = LIST_NEXT(c, link);
-		conn_renumber(c);
+		again_renumber(c);
 	}
 	/* One that runs is not begun anew: reloads in a row would keep what
 	 * the first of them forbade. */

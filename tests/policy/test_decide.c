@@ -740,6 +740,34 @@ the_nearest_rule_is_named(void **state)
 	one_done(&o);
 }
 
+static void
+what_was_not_shown_is_told_and_nothing_else(void **state)
+{
+	static const struct {
+		enum verdict verdict;
+		enum reason is, told;
+	} t[] = {
+		{ VERDICT_DENY, REASON_NAMELESS, REASON_NOT_TLS },
+		{ VERDICT_DENY, REASON_NO_RULE, REASON_NOT_TLS },
+		{ VERDICT_DENY, REASON_NOT_PINNED, REASON_NOT_TLS },
+		{ VERDICT_DENY, REASON_RULE_DENY, REASON_RULE_DENY },
+		{ VERDICT_DENY, REASON_CIDR_DENY, REASON_CIDR_DENY },
+		{ VERDICT_DENY, REASON_SPECIAL_USE, REASON_SPECIAL_USE },
+		{ VERDICT_ALLOW, REASON_NOT_PINNED, REASON_NOT_PINNED },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct decision d = { .verdict = t[i].verdict,
+		    .reason = t[i].is, .rule = 3 };
+
+		d = decide_told_as(d, REASON_NOT_TLS);
+		assert_int_equal(d.verdict, t[i].verdict);
+		assert_int_equal(d.reason, t[i].told);
+		assert_int_equal(d.rule, 3);
+	}
+}
+
 int
 main(void)
 {
@@ -779,6 +807,7 @@ main(void)
 		    a_question_knows_the_private_rule_among_several),
 		cmocka_unit_test(ancestors_of_allowed_names_exist),
 		cmocka_unit_test(lab_and_nat64_move_classes),
+		cmocka_unit_test(what_was_not_shown_is_told_and_nothing_else),
 		cmocka_unit_test(the_nearest_rule_is_named),
 		cmocka_unit_test(the_nearest_rule_of_an_address_is_named),
 	};
