@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define FIRST 65536u
@@ -79,6 +80,65 @@ the_share_is_never_passed(void **state)
 	assert_null(pipes_get(&p));
 }
 
+#define HELD_MAX 256
+#define HELD_BYTES (1 << 20)
+
+/* All the pages that this uid may hold in pipes, until the process ends. */
+static bool
+hold_all_pages(void)
+{
+	int fd[2];
+
+	for (int i = 0; i < HELD_MAX; i++) {
+		if (pipe2(fd, O_CLOEXEC) < 0)
+			return false;
+		(void)!fcntl(fd[1], F_SETPIPE_SZ, HELD_BYTES);
+		if (fcntl(fd[1], F_GETPIPE_SZ) < (int)FIRST)
+			return true;
+	}
+	return false;
+}
+
+/* Root is given more than its share, and others have pages of its uid. */
+static int
+try_without_pages(void)
+{
+	const uid_t uid = 1000000 + (uid_t)getpid();
+	struct pipes_pair *pair;
+	struct pipes p;
+	int next;
+
+	if (geteuid() == 0 && setuid(uid) < 0)
+		return 2;
+	pipes_init(&p, 8 * FIRST);
+	pair = pipes_get(&p);
+	if (pair == NULL || !hold_all_pages())
+		return 3;
+	next = dup(0);
+	close(next);
+	if (pipes_get(&p) != NULL || p.bytes != pair->bytes)
+		return 4;
+	if (dup(0) != next)		/* it is closed */
+		return 5;
+	pipes_put(&p, pair, true);
+	return pipes_get(&p) == pair ? 0 : 6;
+}
+
+static void
+one_that_is_small_is_none(void **state)
+{
+	int status = -1;
+	pid_t pid;
+
+	(void)state;
+	pid = fork();
+	if (pid == 0)
+		_exit(try_without_pages());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int
 main(void)
 {
@@ -86,6 +146,7 @@ main(void)
 		cmocka_unit_test(a_clean_pipe_is_used_again),
 		cmocka_unit_test(a_pipe_that_holds_bytes_is_closed),
 		cmocka_unit_test(the_share_is_never_passed),
+		cmocka_unit_test(one_that_is_small_is_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
