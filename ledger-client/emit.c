@@ -340,12 +340,19 @@ emit_release(struct emit *e, size_t end_bytes)
 	e->reserved -= end < e->reserved ? end : e->reserved;
 }
 
+/* One that stands for many is as many. */
+static void
+lose(struct emit *e, const struct record *r)
+{
+	e->lost += r->count > 0 ? r->count : 1;
+}
+
 void
 emit_end(struct emit *e, const struct record *r, size_t end_bytes)
 {
 	emit_release(e, end_bytes);
 	if (!fits(e, entry_bytes(record_size(r)))) {
-		e->lost++;
+		lose(e, r);
 		return;
 	}
 	put(e, r);
@@ -370,7 +377,7 @@ void
 emit_note(struct emit *e, const struct record *r)
 {
 	if (room(e) < e->reserved + entry_bytes(record_size(r))) {
-		e->lost++;
+		lose(e, r);
 		return;
 	}
 	put(e, r);

@@ -50,8 +50,8 @@ void emit_release(struct emit *e, size_t end_bytes);
 /* Hand over an end into the room kept for it. */
 void emit_end(struct emit *e, const struct record *r, size_t end_bytes);
 
-/* Hand over another record without reservation; counted as lost (and put in
- * a later RECORD_GAP) when there is no room. */
+/* Hand over another record without reservation; when there is no room it is
+ * counted as lost, with all that its `count` says, in a later RECORD_GAP. */
 void emit_note(struct emit *e, const struct record *r);
 
 /* Wake the recorder if something was put since the last flush: call once at

@@ -143,10 +143,16 @@ leave_common(struct record *to, const struct record *r)
 		to->client = r->client;
 	if (!endpoint_eq(&to->original, &r->original))
 		to->original = (struct endpoint){ 0 };
+	if (!addr_eq(&to->dialled.addr, &r->dialled.addr))
+		to->dialled.addr = (struct addr){ 0 };
+	if (to->dialled.port != r->dialled.port)
+		to->dialled = (struct endpoint){ 0 };
 	if (to->qtype != r->qtype)
 		to->qtype = 0;
 	if (to->via != r->via)
 		to->via = VIA_NONE;
+	if (to->name_from != r->name_from)
+		to->name_from = NAME_FROM_NONE;
 	if (to->rule_line != r->rule_line)
 		to->rule_line = 0;
 	to->wall_us = r->wall_us;
@@ -162,7 +168,8 @@ crowd_tell(struct fold *f, struct crowd *c)
 	*c = (struct crowd){ 0 };
 }
 
-/* The first beyond the bound: its own record, where there is no memory. */
+/* The first beyond the bound: its own record, where there is no memory.  Of
+ * the connection each has another. */
 static bool
 crowd_begin(struct crowd *c, const struct record *r)
 {
@@ -170,14 +177,14 @@ crowd_begin(struct crowd *c, const struct record *r)
 	if (c->rest == NULL)
 		return false;
 	memcpy(c->rest, r, record_size(r));
+	c->rest->connection = c->rest->request = 0;
 	c->rest->count = 1;
 	record_set(c->rest, TEXT_DETAIL, span_str(FOLD_DETAIL));
 	return true;
 }
 
-/* True when it is one of too many, and counted. */
-static bool
-crowd_in(struct fold *f, const struct record *r)
+bool
+fold_takes(struct fold *f, const struct record *r)
 {
 	struct crowd *c;
 
@@ -295,7 +302,7 @@ fold_note(struct fold *f, const struct record *r)
 {
 	struct slot *s = place(f, r);
 
-	if (count_in(s, r, f->window_us) || crowd_in(f, r))
+	if (count_in(s, r, f->window_us) || fold_takes(f, r))
 		return;
 	tell(f, s);
 	keep(s, r, 0);

@@ -16,8 +16,8 @@
  *
  * Refusals that differ are bounded too, for each cell and reason: beyond
  * FOLD_DISTINCT records of a window the rest of it is one record, with what
- * they have in common and their number; `detail` says so.  An answer is never
- * folded into another.
+ * they have in common and their number; `detail` says so.  An answer, or what
+ * else is allowed, is never folded into another.
  */
 #define FOLD_MS 10000
 #define FOLD_DISTINCT 128u
@@ -32,6 +32,11 @@ MUST_USE struct fold *fold_new(struct event_base *base, struct emit *emit,
 void fold_free(struct fold *f);
 /* A question that is refused anyway.  The caller flushes. */
 void fold_note(struct fold *f, const struct record *r);
+
+/* A refusal that has more records than this one, which its caller hands over:
+ * true when it is one of too many, and was counted in their place.  The caller
+ * flushes. */
+MUST_USE bool fold_takes(struct fold *f, const struct record *r);
 
 /* One that is answered only if its record is: the first of a window keeps
  * room in the ring for the record of the rest.  0, or -EAGAIN: then nothing

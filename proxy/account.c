@@ -166,6 +166,22 @@ account_denial(struct conn *c, const struct record *r)
 			end->text_at_len[i] = 0;
 }
 
+/* A denial that is one of too many is counted with the others, and has no end.
+ * Behind what was allowed it is not: that has an end anyway. */
+static int
+hand_over(struct conn *c, const struct record *r)
+{
+	int e;
+
+	if (!account_is_open(c) && fold_takes(c->proxy->fold, r))
+		return 0;
+	e = account_put(c, r);
+	if (e == 0 || r->verdict == VERDICT_ALLOW)
+		return e;
+	account_denial(c, r);
+	return 0;
+}
+
 /*
  * The record of a decision, handed over before anything follows from it, with
  * room for the end record; a denial needs none.  What was open of another
@@ -181,11 +197,9 @@ account_decision(struct conn *c, const struct decision *d, enum reason why)
 		account_end(c, HOW_FIN, REASON_NONE);
 	fill(c, d, &r);
 	r.reason = (uint16_t)why;
-	e = account_put(c, &r);
-	if (e < 0 && d->verdict == VERDICT_ALLOW)
-		return e;
+	e = hand_over(c, &r);
 	if (e < 0)
-		account_denial(c, &r);
+		return e;
 	count(c, d, why);
 	proxy_put(c->proxy);
 	return 0;
@@ -242,7 +256,8 @@ account_tried(struct conn *c)
 		record_set(c->end, TEXT_TRIED, s);
 }
 
-/* What passed since the end before is this one's. */
+/* What passed since the end before is this one's, or that of a denial without
+ * one. */
 static uint64_t
 take_bytes(struct conn *c, struct side *s, enum count which)
 {
@@ -258,6 +273,8 @@ account_end(struct conn *c, enum record_how how, enum reason why)
 {
 	struct proxy *p = c->proxy;
 	struct record *r = c->end;
+	uint64_t up = take_bytes(c, &c->up, COUNT_BYTES_UP);
+	uint64_t down = take_bytes(c, &c->client, COUNT_BYTES_DOWN);
 
 	if (!account_is_open(c))
 		return;
@@ -265,8 +282,8 @@ account_end(struct conn *c, enum record_how how, enum reason why)
 	record_stamp(r);
 	r->reason = (uint16_t)why;
 	r->how = (uint8_t)how;
-	r->bytes_up = take_bytes(c, &c->up, COUNT_BYTES_UP);
-	r->bytes_down = take_bytes(c, &c->client, COUNT_BYTES_DOWN);
+	r->bytes_up = up;
+	r->bytes_down = down;
 	r->lost_up = c->lost_up;
 	r->lost_down = c->lost_down;
 	r->duration_us = (uint64_t)(r->mono_us - c->opened_us);
@@ -297,6 +314,6 @@ account_turned_away(const struct listener *l, const struct endpoint *peer,
 	r.original = *original;
 	record_policy(&r, p->policy, cell, RULE_NONE);
 	count_denied(p->parts.counts, why);
-	fold_note(p->turned, &r);
+	fold_note(p->fold, &r);
 	proxy_put(p);
 }

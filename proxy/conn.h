@@ -200,7 +200,7 @@ struct proxy {
 	uint64_t next_id;
 	uint8_t *buffer;		/* shared by all relays */
 	struct pipes pipes;
-	struct fold *turned; /* records of who was turned away */
+	struct fold *fold;		/* records of refusals */
 	bool draining, paused;
 	void (*drained)(void *arg);
 	void *drained_arg;
@@ -301,7 +301,7 @@ void again_renumber(struct conn *c);
 /* The request at hand is this cell's: a new policy finds it again by that. */
 void again_keep_cell(struct conn *c);
 
-/* Records. */
+/* Records.  Of denials that are too many the rest is counted (fold_takes). */
 int account_decision(struct conn *c, const struct decision *d,
     enum reason why);
 /* A flow to an address shows a name behind its decision, which `d` lets pass:

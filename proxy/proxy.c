@@ -267,8 +267,8 @@ proxy_new(struct proxy **out, const struct proxy_parts *parts)
 	p->resume = evtimer_new(parts->base, on_resume, p);
 	p->grace = evtimer_new(parts->base, on_grace, p);
 	p->later = evtimer_new(parts->base, on_later, p);
-	p->turned = fold_new(parts->base, parts->emit, FOLD_MS);
-	if (p->buffer == NULL || p->turned == NULL || p->flush == NULL ||
+	p->fold = fold_new(parts->base, parts->emit, FOLD_MS);
+	if (p->buffer == NULL || p->fold == NULL || p->flush == NULL ||
 	    p->resume == NULL || p->grace == NULL || p->later == NULL ||
 	    sweep_start(p) < 0 || digest_init() < 0)
 		goto out;
@@ -320,7 +320,7 @@ proxy_free(struct proxy *p)
 			close(p->listeners[i].is.fd);
 	}
 	free(p->listeners);
-	fold_free(p->turned);
+	fold_free(p->fold);
 	if (p->limit != NULL) {
 		emit_flush(p->parts.emit);
 		limit_close(p->limit);

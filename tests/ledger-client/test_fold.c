@@ -224,6 +224,126 @@ the_rest_of_a_flood_says_what_all_have_in_common(void **state)
 	world_free(&w);
 }
 
+/* A refusal with records of its own; true: counted in their place. */
+static bool
+takes(struct world *w, uint64_t connection, uint16_t port,
+    enum record_name_from from)
+{
+	struct record r;
+
+	record_init(&r, RECORD_DECISION);
+	record_stamp(&r);
+	r.connection = connection;
+	r.request = 1;
+	r.reason = REASON_NO_RULE;
+	r.name_from = (uint8_t)from;
+	r.dialled = r.original = (struct endpoint){ .port = port };
+	r.dialled.addr = addr_from_v4((const uint8_t[4]){ 192, 0, 2, 1 });
+	record_set(&r, TEXT_CELL, span_str("c"));
+	return fold_takes(w->fold, &r);
+}
+
+static void
+a_refusal_with_records_of_its_own_is_counted_beyond_the_bound(void **state)
+{
+	struct world w = world_new();
+	const struct record *r;
+	uint64_t lost = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < FOLD_DISTINCT; i++)
+		assert_false(takes(&w, i + 1, 443, NAME_FROM_SNI));
+	for (unsigned i = 0; i < 5; i++)
+		assert_true(takes(&w, i + 900, 443, NAME_FROM_SNI));
+	assert_null(emit_next(w.reader, &lost));
+	event_base_loop(w.base, EVLOOP_ONCE);
+	r = emit_next(w.reader, &lost);
+	assert_non_null(r);
+	assert_int_equal(r->kind, RECORD_DECISION);
+	assert_int_equal(r->count, 5);
+	/* those of one would be taken for those of all */
+	assert_int_equal(r->connection, 0);
+	assert_int_equal(r->request, 0);
+	assert_int_equal(r->name_from, NAME_FROM_SNI);
+	assert_int_equal(r->dialled.port, 443);
+	assert_int_equal(r->dialled.addr.b[15], 1);
+	/* a new window */
+	assert_false(takes(&w, 1000, 443, NAME_FROM_SNI));
+	fold_free(w.fold);
+	world_free(&w);
+}
+
+static void
+where_the_rest_differs_it_says_nothing(void **state)
+{
+	struct world w = world_new();
+	const struct record *r;
+	uint64_t lost = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < FOLD_DISTINCT; i++)
+		assert_false(takes(&w, i + 1, 443, NAME_FROM_SNI));
+	assert_true(takes(&w, 900, 443, NAME_FROM_SNI));
+	assert_true(takes(&w, 901, 80, NAME_FROM_HOST));
+	fold_free(w.fold);
+	r = emit_next(w.reader, &lost);
+	assert_non_null(r);
+	assert_int_equal(r->count, 2);
+	assert_int_equal(r->name_from, NAME_FROM_NONE);
+	assert_int_equal(r->dialled.port, 0);
+	assert_int_equal(r->original.port, 0);
+	world_free(&w);
+}
+
+/* A record speaks of one generation. */
+static void
+a_new_policy_begins_another_record_of_the_rest(void **state)
+{
+	struct world w = world_new();
+	const struct record *got;
+	uint64_t lost = 0;
+	struct record r;
+
+	(void)state;
+	record_init(&r, RECORD_DECISION);
+	record_stamp(&r);
+	r.reason = REASON_NO_RULE;
+	r.generation = 1;
+	for (unsigned i = 0; i < FOLD_DISTINCT + 3; i++)
+		assert_int_equal(fold_takes(w.fold, &r), i >= FOLD_DISTINCT);
+	r.generation = 2;
+	for (unsigned i = 0; i < 2; i++)
+		assert_true(fold_takes(w.fold, &r));
+	got = emit_next(w.reader, &lost);
+	assert_non_null(got);
+	assert_int_equal(got->generation, 1);
+	assert_int_equal(got->count, 3);
+	fold_free(w.fold);
+	got = emit_next(w.reader, &lost);
+	assert_non_null(got);
+	assert_int_equal(got->generation, 2);
+	assert_int_equal(got->count, 2);
+	world_free(&w);
+}
+
+static void
+what_is_allowed_is_taken_by_no_flood(void **state)
+{
+	struct world w = world_new();
+	struct record r;
+
+	(void)state;
+	record_init(&r, RECORD_DECISION);
+	record_stamp(&r);
+	r.verdict = VERDICT_ALLOW;
+	for (unsigned i = 0; i < 2 * FOLD_DISTINCT; i++)
+		assert_false(fold_takes(w.fold, &r));
+	fold_free(w.fold);
+	read_all(&w);
+	assert_int_equal(w.records, 0);
+	world_free(&w);
+}
+
 static int
 answer_name(struct world *w, uint16_t qtype, const char *name)
 {
@@ -326,6 +446,12 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+	    a_refusal_with_records_of_its_own_is_counted_beyond_the_bound),
+		cmocka_unit_test(where_the_rest_differs_it_says_nothing),
+		cmocka_unit_test(
+		    a_new_policy_begins_another_record_of_the_rest),
+		cmocka_unit_test(what_is_allowed_is_taken_by_no_flood),
 		cmocka_unit_test(
 		    B049_equal_refusals_are_two_records_that_count_them_all),
 		cmocka_unit_test(refusals_that_differ_are_told_apart),
