@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request: whole and in pieces it means the same, and what is sent on
- * reads the same again, without what belongs to this hop. */
+/* A request: whole and in pieces it means the same, what is sent on reads the
+ * same again, without what belongs to this hop, and what is told of one that
+ * is refused is true of one that is not. */
 #include <stdlib.h>
 
 #include "proxy/http.h"
@@ -85,6 +86,61 @@ write_and_read(void)
 		abort();
 }
 
+static void
+is_part(struct span of, struct span s)
+{
+	if (s.len > 0 && (s.data < of.data || s.len > of.len ||
+	    s.data - of.data > (ptrdiff_t)(of.len - s.len)))
+		abort();
+}
+
+static void
+is_name(const struct host *h)
+{
+	struct host again;
+
+	if (h->len > 0 && (host_parse(&again, span_of(h->name, h->len)) !=
+	    REASON_NONE || !host_eq(&again, h)))
+		abort();
+}
+
+static struct http_request seen;
+
+/* Of any bytes; whole requests are compared in glance_is_true. */
+static void
+glance(struct span s, struct host *also)
+{
+	http_request_glance(s, 80, &seen, also);
+	is_part(s, seen.method_text);
+	is_part(s, seen.target);
+	is_part(s, seen.path);
+	for (size_t i = 0; i < seen.n_fields; i++) {
+		is_part(s, seen.fields[i].name);
+		is_part(s, seen.fields[i].value);
+	}
+	is_name(&seen.to.host);
+	is_name(also);
+	if (seen.to.is_addr && seen.to.host.len > 0)
+		abort();
+	if (also->len > 0 && host_eq(also, &seen.to.host))
+		abort();
+}
+
+static void
+glance_is_true(struct span s)
+{
+	struct host also;
+
+	glance(s, &also);
+	if (also.len > 0 || seen.method != rq.method ||
+	    !span_eq(seen.method_text, rq.method_text) ||
+	    !span_eq(seen.target, rq.target) || !same(&seen.to, &rq.to))
+		abort();
+	if (rq.method != HTTP_CONNECT && seen.path.len > 0 &&
+	    !span_eq(seen.path, rq.path))
+		abort();
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -92,12 +148,14 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	enum reason why = REASON_NONE, slow_why = REASON_NONE;
 	enum parse got, slow = PARSE_MORE;
 	size_t scanned = 0, step;
+	struct host also;
 	uint8_t buf[64];
 
 	if (size == 0)
 		return 0;
 	chunks(s);
 	stripped(s);
+	glance(s, &also);
 	if (http_basic(s, buf, sizeof(buf), &user, &password) &&
 	    user.len + password.len + 1 > sizeof(buf))
 		abort();
@@ -117,6 +175,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (rq.head_bytes > size || rq.head_bytes != other.head_bytes ||
 	    !http_looks_like_request(s))
 		abort();
+	glance_is_true(s);
 	write_and_read();
 	return 0;
 }
