@@ -4,6 +4,7 @@
 
 #include "ledger-client/fold.h"
 #include "proxy/conn.h"
+#include "proxy/http.h"
 #include "proxy/refuse.h"
 
 /* What a hello that is yet to come adds to the end record. */
@@ -23,7 +24,7 @@ end_size(const struct conn *c, const struct record *r)
 		return n;
 	if (o->shown == SHOWN_CONNECT || o->shown == SHOWN_NOTHING ||
 	    o->shown == SHOWN_BYTES)
-		n += HELLO_TEXT_BYTES;
+		n += HELLO_TEXT_BYTES + (o->name.len > 0 ? 0 : HOST_MAX_BYTES);
 	tries = o->n_addrs < RECORD_TRIES_MAX ? o->n_addrs : RECORD_TRIES_MAX;
 	if (c->up.fd < 0)
 		n += tries * sizeof(struct record_try);
@@ -57,8 +58,56 @@ place(const struct opening *o)
 	return to;
 }
 
+/* Of bytes that are refused for how they come: what a lenient server would read
+ * in them. */
+static struct host
+glance(const struct conn *c)
+{
+	struct http_request rq;
+	struct host other;
+
+	http_request_glance(buf_span(&c->in), c->open->to.port, &rq, &other);
+	return rq.to.host.len > 0 ? rq.to.host : other;
+}
+
+/* The name beside the flow's own: the one that does not fit it, or that was
+ * shown behind its decision. */
+static struct host
+beside(const struct conn *c, enum reason why)
+{
+	const struct opening *o = c->open;
+
+	if (o->other.len > 0)
+		return o->other;
+	if (o->hello.name.len > 0)
+		return o->hello.name;
+	return why == REASON_PROTOCOL || why == REASON_NOT_TLS ? glance(c) :
+	    o->other;
+}
+
 static void
-fill(const struct conn *c, const struct decision *d, struct record *r)
+fill_names(const struct conn *c, enum reason why, struct record *r)
+{
+	const struct opening *o = c->open;
+	const struct host other = beside(c, why), *name = &o->name;
+
+	r->name_from = (uint8_t)o->from;
+	/* the second of two hellos does not fit the first */
+	if (name->len == 0 && r->verdict == VERDICT_DENY &&
+	    o->hello.name.len > 0 && !host_eq(&o->hello.name, &other)) {
+		name = &o->hello.name;
+		r->name_from = NAME_FROM_SNI;
+	}
+	if (name->len > 0)
+		record_set(r, TEXT_NAME, span_of(name->name, name->len));
+	if (other.len > 0 && !host_eq(&other, name))
+		record_set(r, TEXT_OTHER_NAME,
+		    span_of(other.name, other.len));
+}
+
+static void
+fill(const struct conn *c, const struct decision *d, enum reason why,
+    struct record *r)
 {
 	const struct opening *o = c->open;
 
@@ -71,17 +120,13 @@ fill(const struct conn *c, const struct decision *d, struct record *r)
 	r->original = c->original;
 	r->verdict = (uint8_t)d->verdict;
 	r->would = (uint8_t)d->would;
+	r->reason = (uint16_t)why;
 	if (c->proxy->policy != NULL)
 		record_policy(r, c->proxy->policy, c->cell, d->rule);
 	if (o == NULL || account_is_unread(c))
 		return;
-	r->name_from = (uint8_t)o->from;
 	r->dialled = place(o);
-	if (o->name.len > 0)
-		record_set(r, TEXT_NAME, span_of(o->name.name, o->name.len));
-	if (o->other.len > 0)
-		record_set(r, TEXT_OTHER_NAME,
-		    span_of(o->other.name, o->other.len));
+	fill_names(c, why, r);
 	if (o->hello.ja4[0] != '\0')
 		record_set(r, TEXT_JA4, span_str(o->hello.ja4));
 	if (o->hello.alpn[0] != '\0')
@@ -195,8 +240,7 @@ account_decision(struct conn *c, const struct decision *d, enum reason why)
 
 	if (account_is_open(c) && c->end->request != c->request)
 		account_end(c, HOW_FIN, REASON_NONE);
-	fill(c, d, &r);
-	r.reason = (uint16_t)why;
+	fill(c, d, why, &r);
 	e = hand_over(c, &r);
 	if (e < 0)
 		return e;
@@ -229,13 +273,19 @@ void
 account_hello(struct conn *c)
 {
 	const struct hello *h = &c->open->hello;
+	const struct span ja4 = span_str(h->ja4), alpn = span_str(h->alpn);
+	struct span name = span_of(h->name.name, h->name.len);
 	struct record *r = c->end;
 
+	if (host_eq(&h->name, &c->open->name))
+		name.len = 0;
 	/* The room was kept with the decision, for one hello. */
-	if (r == NULL || record_size(r) + HELLO_TEXT_BYTES > c->end_bytes)
+	if (r == NULL || record_size(r) + ja4.len + alpn.len + name.len >
+	    c->end_bytes)
 		return;
-	record_set(r, TEXT_JA4, span_str(h->ja4));
-	record_set(r, TEXT_ALPN, span_str(h->alpn));
+	record_set(r, TEXT_JA4, ja4);
+	record_set(r, TEXT_ALPN, alpn);
+	record_set(r, TEXT_OTHER_NAME, name);
 }
 
 void

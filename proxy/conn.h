@@ -311,7 +311,8 @@ MUST_USE int account_inner(struct conn *c, const struct host *name,
 /* An address by the decision for another name than the flow's. */
 MUST_USE bool weigh_fits(const struct conn *c, const struct decision *d,
     const struct endpoint *to);
-/* A hello that came behind the decision, let pass: the end tells of it. */
+/* A hello that came behind the decision, let pass: the end tells of it, and of
+ * a name that is not the flow's. */
 void account_hello(struct conn *c);
 /* The status that its client is told, for its end. */
 void account_status(struct conn *c, unsigned status);
