@@ -38,8 +38,9 @@ struct building {
 };
 
 static int cells_check(const struct building *b);
-static int resolvers_check(const struct building *b,
+static void resolvers_check(const struct building *b,
     struct image_header *h);
+static bool any_wrong(const struct policy_source *src);
 static int sets_build(struct building *b);
 static void cells_write(struct building *b, struct image_part *out);
 
@@ -59,10 +60,9 @@ build_image(const struct policy_source *src, struct image_writer *w,
 	if (b.sets == NULL || b.set_cell == NULL || b.cell_set == NULL)
 		goto out;
 	err = cells_check(&b);
-	if (err == 0)
-		err = resolvers_check(&b, &h);
 	if (err != 0)
 		goto out;
+	resolvers_check(&b, &h);
 	(void)image_room(w, sizeof(h));
 	err = sets_build(&b);
 	if (err != 0)
@@ -84,9 +84,24 @@ out:
 	free(b.sets);
 	free(b.set_cell);
 	free(b.cell_set);
-	if (err == 0 && problem_count(ps, PROBLEM_ERROR) != before)
+	if (err == 0 && (problem_count(ps, PROBLEM_ERROR) != before ||
+	    any_wrong(src)))
 		err = -EINVAL;
 	return err;
+}
+
+/* Of such a file only what is sound was looked at, to tell of it. */
+static bool
+any_wrong(const struct policy_source *src)
+{
+	const struct policy_cell_source *c = src->cells;
+	size_t k;
+
+	for (; c < src->cells + src->n_cells; c++)
+		for (k = 0; k < c->n_charters; k++)
+			if (charter_wrong(c->charters[k]))
+				return true;
+	return false;
 }
 
 /* ---- cells ---- */
@@ -102,6 +117,7 @@ id_order(const void *a, const void *b)
 static int
 cells_check(const struct building *b)
 {
+	const size_t before = problem_count(b->ps, PROBLEM_ERROR);
 	const struct policy_source *src = b->src;
 	const struct policy_cell_source **sorted;
 	size_t i;
@@ -135,7 +151,7 @@ cells_check(const struct building *b)
 			    "give each cell its own id",
 			    "two cells have the id \"%s\"", sorted[i]->id);
 	free(sorted);
-	return problem_count(b->ps, PROBLEM_ERROR) == 0 ? 0 : -EINVAL;
+	return problem_count(b->ps, PROBLEM_ERROR) == before ? 0 : -EINVAL;
 }
 
 static bool
@@ -154,7 +170,7 @@ resolvers_same(const struct charter_scalars *a,
 
 /* One resolver role serves all cells, so they must name the same; a cell
  * that names none uses those of the others. */
-static int
+static void
 resolvers_check(const struct building *b, struct image_header *h)
 {
 	const struct charter_scalars *first = NULL, *s;
@@ -162,7 +178,8 @@ resolvers_check(const struct building *b, struct image_header *h)
 
 	for (i = 0; i < b->src->n_cells; i++) {
 		s = charter_scalars(b->src->cells[i].charters[0]);
-		if (s->n_resolvers == 0)
+		if (s->n_resolvers == 0 ||
+		    charter_wrong(b->src->cells[i].charters[0]))
 			continue;
 		if (first == NULL)
 			first = s;
@@ -172,7 +189,7 @@ resolvers_check(const struct building *b, struct image_header *h)
 			    "every cell",
 			    "cell \"%s\" names other resolvers than the "
 			    "cells before it", b->src->cells[i].id);
-			return -EINVAL;
+			return;
 		}
 	}
 	if (first != NULL) {
@@ -180,7 +197,6 @@ resolvers_check(const struct building *b, struct image_header *h)
 		    first->n_resolvers * sizeof(first->resolvers[0]));
 		h->n_resolvers = (uint32_t)first->n_resolvers;
 	}
-	return 0;
 }
 
 static void
@@ -319,9 +335,22 @@ set_collect(struct set *s)
 	for (i = 0; i < s->cell->n_charters; i++) {
 		r = charter_rules(s->cell->charters[i]);
 		for (k = 0; k < r->n; k++)
-			s->rule[s->n++] = &r->rule[k];
+			if (!r->rule[k].wrong)
+				s->rule[s->n++] = &r->rule[k];
 	}
 	return 0;
+}
+
+/* True when there may be rules that are not here. */
+static bool
+set_partly(const struct set *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->cell->n_charters; i++)
+		if (charter_rules(s->cell->charters[i])->partly)
+			return true;
+	return false;
 }
 
 static void
@@ -392,8 +421,8 @@ report_check(const struct building *b, const struct set *s)
 {
 	const int64_t until = s->scalars->report_until_s;
 
-	if (!s->scalars->report)
-		return;
+	if (!s->scalars->report || until == 0)
+		return;		/* without one is an error of the file */
 	if (until > b->src->now_s + (CHARTER_REPORT_DAYS + 1) * DAY_S)
 		problem_add(b->ps, PROBLEM_ERROR, s->scalars->report_at,
 		    "name a date within 90 days",
@@ -457,7 +486,7 @@ set_check(const struct building *b, const struct set *s)
 			unshown_check(b, r);
 		}
 	}
-	if (opens)
+	if (opens || set_partly(s))
 		return;
 	/* the clock alone must not make an error of what was none: other
 	 * cells would not get their next policy either */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "policy/date.h"
 #include "policy/rules.h"
 #include "policy/yaml.h"
 
@@ -15,6 +16,7 @@ struct charter {
 	struct rules rules;
 	struct charter_expect *expects;
 	size_t n_expects;
+	bool wrong;
 };
 
 struct loading {
@@ -23,6 +25,7 @@ struct loading {
 	struct problems *ps;
 	bool base;
 	bool report_until_seen;
+	bool default_known;	/* it was read, or is absent */
 	int err;
 };
 
@@ -77,26 +80,28 @@ charter_load(const char *file, struct span text, bool base,
     const struct charter_reader *reader, struct problems *ps)
 {
 	size_t before = problem_count(ps, PROBLEM_ERROR);
-	struct loading l = { .reader = reader, .ps = ps, .base = base };
+	struct loading l = { .reader = reader, .ps = ps, .base = base,
+	    .default_known = true };
 	struct yaml *y = yaml_parse(file, text, ps);
 
 	if (y == NULL)
 		return NULL;
 	l.c = calloc(1, sizeof(*l.c));
-	if (l.c == NULL) {
-		yaml_close(y);
-		return NULL;
+	if (l.c == NULL)
+		l.err = -ENOMEM;
+	else {
+		l.c->file = file;
+		root_read(&l, yaml_root(y));
 	}
-	l.c->file = file;
-	root_read(&l, yaml_root(y));
 	yaml_close(y);
-	if (l.err != 0)
+	if (l.err != 0) {
 		problem_add(ps, PROBLEM_ERROR, (struct place){ .file = file },
 		    NULL, "no memory for this file");
-	if (problem_count(ps, PROBLEM_ERROR) == before)
-		return l.c;
-	charter_free(l.c);
-	return NULL;
+		charter_free(l.c);
+		return NULL;
+	}
+	l.c->wrong = problem_count(ps, PROBLEM_ERROR) != before;
+	return l.c;
 }
 
 void
@@ -111,6 +116,12 @@ charter_free(struct charter *c)
 		free(c->expects[i].what);
 	free(c->expects);
 	free(c);
+}
+
+bool
+charter_wrong(const struct charter *c)
+{
+	return c->wrong;
 }
 
 const char *
@@ -179,11 +190,14 @@ root_read(struct loading *l, const struct yaml_node *root)
 {
 	const struct yaml_node *item;
 
-	if (root == NULL || root->kind != YAML_MAPPING) {
-		problem_add(l->ps, PROBLEM_ERROR, root != NULL ? root->at :
-		    (struct place){ .file = l->c->file, .line = 1 },
-		    "write version: 1 and network:",
-		    "the file is not a mapping, so there is no policy");
+	/* until the network table was read */
+	l->c->scalars.partly = l->c->rules.partly = true;
+	if (root->kind != YAML_MAPPING) {
+		if (!root->refused && !root->lacks)
+			problem_add(l->ps, PROBLEM_ERROR, root->at,
+			    "write version: 1 and network:",
+			    "the file is not a mapping, so there is no "
+			    "policy");
 		return;
 	}
 	if (yaml_get(root, "network") != NULL) {
@@ -196,18 +210,35 @@ root_read(struct loading *l, const struct yaml_node *root)
 	} else {
 		for (item = root->child; item != NULL; item = item->next)
 			root_key(l, item);
-		problem_add(l->ps, PROBLEM_ERROR, root->at,
-		    "write network: with default and rule",
-		    "there is no network table, so there is no policy");
+		if (!root->lacks)
+			problem_add(l->ps, PROBLEM_ERROR, root->at,
+			    "write network: with default and rule",
+			    "there is no network table, so there is no "
+			    "policy");
 	}
+	l->c->scalars.partly |= root->lacks;
+	l->c->rules.partly |= root->lacks;
 }
 
 static void
 version_read(struct loading *l, const struct yaml_node *n)
 {
-	if (n->kind != YAML_SCALAR || !yaml_is(n, "1"))
+	if (!n->refused && !yaml_is(n, "1"))
 		problem_add(l->ps, PROBLEM_ERROR, n->at, "write version: 1",
 		    "this version of the format is not known");
+}
+
+/* The table's checks of what stands together must not take it for absent. */
+static void
+refused_key(struct loading *l, const struct yaml_node *item)
+{
+	l->c->scalars.partly = true;
+	if (yaml_is(item->key, "default"))
+		l->default_known = false;
+	else if (yaml_is(item->key, "report_until"))
+		l->report_until_seen = true;
+	else if (yaml_is(item->key, "rule") || yaml_is(item->key, "rules"))
+		l->c->rules.partly = true;
 }
 
 static void
@@ -220,6 +251,8 @@ network_key(struct loading *l, const struct yaml_node *item)
 	for (i = 0; i < n; i++)
 		if (yaml_is(item->key, network_keys[i].name))
 			break;
+	if (item->refused)
+		refused_key(l, item);
 	if (i == n && yaml_is(item->key, "rules"))
 		rule_list_read(l, item);
 	else if (i == n)
@@ -232,7 +265,7 @@ network_key(struct loading *l, const struct yaml_node *item)
 		    "move it to the first file of the cell",
 		    "%s stands in a file that is not the first of its cell",
 		    network_keys[i].name);
-	else
+	else if (!item->refused)
 		network_keys[i].read(l, item);
 }
 
@@ -242,21 +275,24 @@ network_read(struct loading *l, const struct yaml_node *map)
 	const struct yaml_node *item;
 
 	if (map->kind != YAML_MAPPING) {
-		problem_add(l->ps, PROBLEM_ERROR, map->at,
-		    "write network: with default and rule",
-		    "network is not a mapping");
+		if (!map->refused)
+			problem_add(l->ps, PROBLEM_ERROR, map->at,
+			    "write network: with default and rule",
+			    "network is not a mapping");
 		return;
 	}
+	l->c->scalars.partly = l->c->rules.partly = map->lacks;
 	if (yaml_get(map, "rule") != NULL && yaml_get(map, "rules") != NULL)
 		problem_add(l->ps, PROBLEM_ERROR, map->at,
 		    "keep rule", "both rule and rules stand here");
 	for (item = map->child; item != NULL; item = item->next)
 		network_key(l, item);
-	if (l->c->scalars.report && !l->report_until_seen)
+	if (l->c->scalars.report && !l->report_until_seen && !map->lacks)
 		problem_add(l->ps, PROBLEM_ERROR, l->c->scalars.report_at,
 		    "add report_until: YYYY-MM-DD, at most 90 days ahead",
 		    "default: report without an end");
-	if (!l->c->scalars.report && l->report_until_seen)
+	if (!l->c->scalars.report && l->report_until_seen &&
+	    l->default_known && !map->lacks)
 		problem_add(l->ps, PROBLEM_ERROR, map->at,
 		    "write default: report, or remove it",
 		    "report_until has no effect without default: report");
@@ -267,6 +303,8 @@ network_read(struct loading *l, const struct yaml_node *map)
 static bool
 scalar(struct loading *l, const struct yaml_node *n, const char *what)
 {
+	if (n->refused)
+		return false;	/* and told */
 	if (n->kind == YAML_SCALAR)
 		return true;
 	problem_add(l->ps, PROBLEM_ERROR, n->at, "write one value",
@@ -287,6 +325,8 @@ complain(struct loading *l, const struct yaml_node *n, const char *fix,
 static void
 default_read(struct loading *l, const struct yaml_node *n)
 {
+	l->default_known = n->kind == YAML_SCALAR && (n->text.len == 0 ||
+	    yaml_is(n, "report") || yaml_is(n, "deny"));
 	if (!scalar(l, n, "default"))
 		return;
 	if (n->text.len == 0)
@@ -310,7 +350,7 @@ report_until_read(struct loading *l, const struct yaml_node *n)
 	l->report_until_seen = true;
 	if (!scalar(l, n, "report_until"))
 		return;
-	if (rules_date(n->text, &l->c->scalars.report_until_s))
+	if (date_parse(n->text, &l->c->scalars.report_until_s))
 		l->c->scalars.report_until_s += 86400;
 	else
 		complain(l, n, "write a date, YYYY-MM-DD", "report_until");
@@ -509,7 +549,7 @@ nat64_read(struct loading *l, const struct yaml_node *n)
 static void
 rule_list_read(struct loading *l, const struct yaml_node *n)
 {
-	if (l->err == 0)
+	if (l->err == 0 && !n->refused)
 		l->err = rules_load(&l->c->rules, n, l->reader, l->ps);
 }
 
@@ -520,6 +560,8 @@ expect_one(struct loading *l, const struct yaml_node *item)
 	const struct yaml_node *v;
 	char *what;
 
+	if (item->doubtful)
+		return;		/* and told why */
 	if (item->kind != YAML_MAPPING || item->n_children != 1 ||
 	    item->child->kind != YAML_SCALAR ||
 	    !(yaml_is(item->child->key, "allow") ||

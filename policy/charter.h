@@ -33,6 +33,8 @@ struct charter_reader {
 
 /* What stands outside the rules; in the first file of a cell only. */
 struct charter_scalars {
+	bool partly;			/* an error kept some from being read:
+					 * do not tell of what is absent */
 	bool report;			/* default: report */
 	int64_t report_until_s;		/* off from this second on */
 	struct place report_at;
@@ -61,7 +63,9 @@ struct charter_expect {
 /*
  * Load one file.  `base` is true for the first file of a cell: only there
  * may scalars (default, resolvers, ...) stand.  Errors, warnings and notes go
- * to `ps`; NULL when there was an error.  `file` is borrowed and outlives
+ * to `ps`.  One with errors is returned as well (charter_wrong), so that
+ * policy_build can tell what else is wrong, and it makes nothing of it.  NULL,
+ * with an error, when nothing could be read.  `file` is borrowed and outlives
  * the charter.
  *
  * The root is a policy, a Runeward Charter, or the policy object of Runeward's
@@ -70,6 +74,8 @@ struct charter_expect {
 MUST_USE struct charter *charter_load(const char *file, struct span text,
     bool base, const struct charter_reader *reader, struct problems *ps);
 void charter_free(struct charter *c);
+/* True when the file had an error. */
+bool charter_wrong(const struct charter *c);
 
 /* What was read; valid as long as the charter. */
 const char *charter_file(const struct charter *c);

@@ -89,7 +89,8 @@ struct policy_source {
 /*
  * Compile.  Rules that can never match, a policy without an allow rule, cells
  * whose resolvers differ and the like are errors in `ps`.  0 with the image
- * in *out (free it), or -EINVAL with problems, or -ENOMEM.
+ * in *out (free it), or -EINVAL with problems, or -ENOMEM.  Of a charter with
+ * errors the sound rules are checked all the same, and it is -EINVAL.
  */
 MUST_USE int policy_build(const struct policy_source *src, uint8_t **out,
     size_t *out_len, struct problems *ps);

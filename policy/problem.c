@@ -15,6 +15,7 @@ struct problem {
 struct problems {
 	size_t n;
 	size_t by_kind[3];
+	size_t n_same;		/* of these: what was kept already */
 	struct problem list[PROBLEM_MAX];
 };
 
@@ -50,26 +51,52 @@ slot(struct problems *ps, enum problem_kind kind)
 	return NULL;
 }
 
+/* A file that is read twice, or serves two cells, is wrong once. */
+static bool
+is_kept(const struct problems *ps, const struct problem *p)
+{
+	for (size_t i = 0; i < ps->n; i++) {
+		const struct problem *k = &ps->list[i];
+
+		if (k->kind == p->kind && k->at.line == p->at.line &&
+		    k->at.column == p->at.column &&
+		    strcmp(k->file, p->file) == 0 &&
+		    strcmp(k->text, p->text) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void
+keep(struct problems *ps, const struct problem *p)
+{
+	struct problem *to;
+
+	if (is_kept(ps, p)) {
+		ps->n_same++;
+		return;
+	}
+	to = slot(ps, p->kind);
+	if (to == NULL)
+		return;
+	*to = *p;
+	if (p->at.file != NULL)
+		to->at.file = to->file;
+}
+
 void
 problem_add(struct problems *ps, enum problem_kind kind, struct place at,
     const char *fix, const char *what, ...)
 {
-	struct problem *p;
+	struct problem made = { .kind = kind, .at = at }, *p = &made;
 	va_list ap;
 	size_t used;
 	int n;
 
 	ps->by_kind[kind]++;
-	p = slot(ps, kind);
-	if (p == NULL)
-		return;
-	p->kind = kind;
-	p->at = at;
-	if (at.file != NULL) {
-		/* whoever read the file may be gone when this is printed */
+	/* whoever read the file may be gone when this is printed */
+	if (at.file != NULL)
 		snprintf(p->file, sizeof(p->file), "%s", at.file);
-		p->at.file = p->file;
-	}
 	p->order = (unsigned)(ps->by_kind[0] + ps->by_kind[1] +
 	    ps->by_kind[2]);
 	va_start(ap, what);
@@ -83,6 +110,7 @@ problem_add(struct problems *ps, enum problem_kind kind, struct place at,
 	}
 	if (used >= sizeof(p->text))
 		p->text[sizeof(p->text) - 2] = '~';
+	keep(ps, p);
 }
 
 size_t
@@ -100,11 +128,9 @@ by_place(const void *va, const void *vb)
 
 	if (a->kind != b->kind)
 		return a->kind < b->kind ? -1 : 1;
-	if (a->at.file != NULL && b->at.file != NULL) {
-		c = strcmp(a->at.file, b->at.file);
-		if (c != 0)
-			return c;
-	}
+	c = strcmp(a->file, b->file);	/* what has no file comes first */
+	if (c != 0)
+		return c;
 	if (a->at.line != b->at.line)
 		return a->at.line < b->at.line ? -1 : 1;
 	if (a->at.column != b->at.column)
@@ -127,7 +153,8 @@ void
 problem_print(const struct problems *ps, FILE *to)
 {
 	const struct problem *sorted[PROBLEM_MAX] = { NULL };
-	size_t total = ps->by_kind[0] + ps->by_kind[1] + ps->by_kind[2];
+	size_t total = ps->by_kind[0] + ps->by_kind[1] + ps->by_kind[2] -
+	    ps->n_same;
 
 	for (size_t i = 0; i < ps->n; i++)
 		sorted[i] = &ps->list[i];

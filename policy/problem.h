@@ -33,7 +33,7 @@ void problem_free(struct problems *ps);
 /*
  * Add one: "what, why; fix" in one line of text.  `fix` may be NULL.
  * Untrusted bytes must have gone through span_print.  Never fails: what does
- * not fit is counted.
+ * not fit is counted.  The same once more is counted and printed once.
  */
 __attribute__((format(printf, 5, 6)))
 void problem_add(struct problems *ps, enum problem_kind kind,

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "policy/date.h"
+
 #define PRINT_BYTES 128
 #define CANONICAL_BYTES 1024
 
@@ -19,11 +21,13 @@ struct reading {
 	char where[PRINT_BYTES + 16];	/* "names.txt:12: " in a file */
 };
 
-/* The keys of one rule; NULL where absent. */
+/* The keys of one rule; NULL where absent or refused. */
 struct rule_keys {
 	const struct yaml_node *verdict, *hostname, *cidr, *hostnames_file,
 	    *ports, *protocol, *id, *owner, *reason, *until, *force,
 	    *allow_private, *report;
+	/* told of, so not absent */
+	bool verdict_refused, subject_refused, ports_refused;
 };
 
 static void rule_read(struct reading *rd, const struct yaml_node *map,
@@ -31,7 +35,7 @@ static void rule_read(struct reading *rd, const struct yaml_node *map,
 static bool keys_find(struct reading *rd, const struct yaml_node *map,
     struct rule_keys *k);
 static void verdict_read(struct reading *rd, const struct yaml_node *map,
-    const struct rule_keys *k, struct rule *r);
+    struct rule_keys *k, struct rule *r);
 static void subject_read(struct reading *rd, const struct yaml_node *map,
     const struct rule_keys *k, struct rule *r);
 static void ports_read(struct reading *rd, const struct rule_keys *k,
@@ -50,6 +54,8 @@ rules_load(struct rules *out, const struct yaml_node *list,
 	    .psl = psl_builtin() };
 	const struct yaml_node *item;
 
+	out->partly |= list->lacks || list->kind != YAML_SEQUENCE ||
+	    list->n_children > RULES_MAX;
 	if (list->kind != YAML_SEQUENCE) {
 		problem_add(ps, PROBLEM_ERROR, list->at,
 		    "write a list: - {verdict: allow, hostname: a.example}",
@@ -68,7 +74,10 @@ rules_load(struct rules *out, const struct yaml_node *list,
 	}
 	for (item = list->child; item != NULL && rd.err == 0;
 	    item = item->next)
-		rule_read(&rd, item, out);
+		if (item->refused)
+			out->partly = true;
+		else
+			rule_read(&rd, item, out);
 	return rd.err;
 }
 
@@ -131,61 +140,7 @@ rules_covers_port(const struct rule *r, uint16_t port)
 	return false;
 }
 
-/* ---- words, dates, text ---- */
-
-static bool
-digits(struct span s, size_t from, size_t n, int64_t *out)
-{
-	size_t i;
-
-	*out = 0;
-	for (i = from; i < from + n; i++) {
-		if (s.data[i] < '0' || s.data[i] > '9')
-			return false;
-		*out = *out * 10 + (s.data[i] - '0');
-	}
-	return true;
-}
-
-/* Days since 1970-01-01 in the proleptic Gregorian calendar; years begin in
- * March here, so that the leap day is the last one. */
-static int64_t
-days_from_date(int64_t y, int64_t m, int64_t d)
-{
-	int64_t era, yoe, doy;
-
-	if (m <= 2)
-		y--;
-	era = y / 400;
-	yoe = y - era * 400;
-	doy = (153 * (m + (m > 2 ? -3 : 9)) + 2) / 5 + d - 1;
-	return era * 146097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719468;
-}
-
-static bool
-is_leap(int64_t y)
-{
-	return (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
-}
-
-bool
-rules_date(struct span text, int64_t *out_s)
-{
-	static const uint8_t month[] = { 31, 28, 31, 30, 31, 30, 31, 31, 30,
-	    31, 30, 31 };
-	int64_t y, m, d, last;
-
-	if (text.len != 10 || text.data[4] != '-' || text.data[7] != '-')
-		return false;
-	if (!digits(text, 0, 4, &y) || !digits(text, 5, 2, &m) ||
-	    !digits(text, 8, 2, &d) || y < 1970 || m < 1 || m > 12)
-		return false;
-	last = month[m - 1] + (m == 2 && is_leap(y));
-	if (d < 1 || d > last)
-		return false;
-	*out_s = days_from_date(y, m, d) * 86400;
-	return true;
-}
+/* ---- words, text ---- */
 
 bool
 rules_text_ok(struct span text, size_t max)
@@ -236,10 +191,9 @@ text_copy(struct reading *rd, struct span s)
 
 /* ---- one rule ---- */
 
-static void
-rule_read(struct reading *rd, const struct yaml_node *map, struct rules *out)
+static struct rule *
+rule_new(struct reading *rd, struct rules *out)
 {
-	struct rule_keys k;
 	struct rule *r;
 	size_t cap;
 
@@ -248,15 +202,40 @@ rule_read(struct reading *rd, const struct yaml_node *map, struct rules *out)
 		r = realloc(out->rule, cap * sizeof(*r));
 		if (r == NULL) {
 			rd->err = -ENOMEM;
-			return;
+			return NULL;
 		}
 		out->rule = r;
 		out->cap = cap;
 	}
 	r = &out->rule[out->n++];
 	memset(r, 0, sizeof(*r));
-	r->at = map->at;
 	r->names = out->names;
+	return r;
+}
+
+static void rule_fill(struct reading *rd, const struct yaml_node *map,
+    struct rule *r);
+
+static void
+rule_read(struct reading *rd, const struct yaml_node *map, struct rules *out)
+{
+	const size_t before = problem_count(rd->ps, PROBLEM_ERROR);
+	struct rule *r = rule_new(rd, out);
+
+	if (r == NULL)
+		return;
+	r->at = map->at;
+	rule_fill(rd, map, r);
+	r->wrong = map->doubtful ||
+	    problem_count(rd->ps, PROBLEM_ERROR) != before;
+	out->partly |= r->wrong;
+}
+
+static void
+rule_fill(struct reading *rd, const struct yaml_node *map, struct rule *r)
+{
+	struct rule_keys k;
+
 	if (!keys_find(rd, map, &k))
 		return;
 	verdict_read(rd, map, &k, r);
@@ -274,22 +253,31 @@ static bool
 keys_find(struct reading *rd, const struct yaml_node *map,
     struct rule_keys *k)
 {
-	const struct { const char *name; const struct yaml_node **to; } t[] = {
-		{ "verdict", &k->verdict }, { "hostname", &k->hostname },
-		{ "cidr", &k->cidr },
-		{ "hostnames_file", &k->hostnames_file },
-		{ "ports", &k->ports }, { "protocol", &k->protocol },
-		{ "id", &k->id }, { "owner", &k->owner },
-		{ "reason", &k->reason }, { "until", &k->until },
-		{ "force", &k->force },
-		{ "allow_private", &k->allow_private },
-		{ "report", &k->report },
+	bool other;
+	const struct {
+		const char *name;
+		const struct yaml_node **to;
+		bool *refused;
+	} t[] = {
+		{ "verdict", &k->verdict, &k->verdict_refused },
+		{ "hostname", &k->hostname, &k->subject_refused },
+		{ "cidr", &k->cidr, &k->subject_refused },
+		{ "hostnames_file", &k->hostnames_file, &k->subject_refused },
+		{ "ports", &k->ports, &k->ports_refused },
+		{ "protocol", &k->protocol, &other }, { "id", &k->id, &other },
+		{ "owner", &k->owner, &other },
+		{ "reason", &k->reason, &other },
+		{ "until", &k->until, &other }, { "force", &k->force, &other },
+		{ "allow_private", &k->allow_private, &other },
+		{ "report", &k->report, &other },
 	};
 	const struct yaml_node *item;
 	char text[PRINT_BYTES];
 	size_t i;
 
 	memset(k, 0, sizeof(*k));
+	k->verdict_refused = k->subject_refused = k->ports_refused =
+	    map->lacks;
 	if (map->kind != YAML_MAPPING) {
 		problem_add(rd->ps, PROBLEM_ERROR, map->at,
 		    "write {verdict: allow, hostname: a.example}",
@@ -305,32 +293,39 @@ keys_find(struct reading *rd, const struct yaml_node *map,
 			    "see penstock-policy(5) for the keys of a rule",
 			    "unknown key \"%s\" in a rule",
 			    span_print(item->key->text, text, sizeof(text)));
-		else if (item->kind != YAML_SCALAR && t[i].to != &k->ports)
+		else if (item->refused)
+			*t[i].refused = true;
+		else if (item->kind == YAML_SCALAR || t[i].to == &k->ports)
+			*t[i].to = item;
+		else {
+			*t[i].refused = true;
 			problem_add(rd->ps, PROBLEM_ERROR, item->at,
 			    "write one value", "%s is not a single value",
 			    t[i].name);
-		else
-			*t[i].to = item;
+		}
 	}
 	return true;
 }
 
 static void
 verdict_read(struct reading *rd, const struct yaml_node *map,
-    const struct rule_keys *k, struct rule *r)
+    struct rule_keys *k, struct rule *r)
 {
 	static const char fix[] = "write verdict: allow or verdict: deny";
 	char text[PRINT_BYTES];
 
-	if (k->verdict == NULL)
-		problem_add(rd->ps, PROBLEM_ERROR, map->at, fix,
-		    "a rule has no verdict");
-	else if (yaml_is(k->verdict, "allow"))
+	if (k->verdict == NULL) {
+		if (!k->verdict_refused)
+			problem_add(rd->ps, PROBLEM_ERROR, map->at, fix,
+			    "a rule has no verdict");
+	} else if (yaml_is(k->verdict, "allow")) {
 		r->verdict = VERDICT_ALLOW;
-	else if (!yaml_is(k->verdict, "deny"))
+	} else if (!yaml_is(k->verdict, "deny")) {
 		problem_add(rd->ps, PROBLEM_ERROR, k->verdict->at, fix,
 		    "\"%s\" is no verdict",
 		    span_print(k->verdict->text, text, sizeof(text)));
+		k->verdict = NULL;	/* nothing is asked of a guess */
+	}
 }
 
 /* ---- names and addresses ---- */
@@ -549,6 +544,7 @@ static void
 file_read(struct reading *rd, const struct yaml_node *node, bool force,
     struct rule *r)
 {
+	const size_t before = problem_count(rd->ps, PROBLEM_ERROR);
 	char shown[PRINT_BYTES];
 	struct lines l = { .rd = rd, .at = node->at, .name = shown,
 	    .force = force, .r = r };
@@ -575,7 +571,8 @@ file_read(struct reading *rd, const struct yaml_node *node, bool force,
 		    RULES_FILE_BYTES);
 	else if (err != 0)
 		file_complain(rd, node->at, shown, err);
-	else if (r->n_patterns == 0)
+	else if (r->n_patterns == 0 &&
+	    problem_count(rd->ps, PROBLEM_ERROR) == before)
 		problem_add(rd->ps, PROBLEM_ERROR, node->at,
 		    "add names, or remove the rule",
 		    "hostnames_file \"%s\" holds no usable name", shown);
@@ -681,7 +678,7 @@ subject_read(struct reading *rd, const struct yaml_node *map,
 		    "write two rules to say so",
 		    "a rule with a name and a prefix matches either");
 	if (k->hostname == NULL && k->hostnames_file == NULL &&
-	    k->cidr == NULL)
+	    k->cidr == NULL && !k->subject_refused)
 		problem_add(rd->ps, PROBLEM_ERROR, map->at,
 		    "add hostname:, cidr: or hostnames_file:",
 		    "a rule names nothing");
@@ -765,15 +762,41 @@ ports_join(struct rule *r)
 	r->n_ports = n + 1;
 }
 
+static const char ports_fix[] = "write ports: [443, 8000-8099], or any";
+
+static void
+port_read(struct reading *rd, const struct yaml_node *item, struct rule *r)
+{
+	char shown[PRINT_BYTES];
+
+	if (item->refused)
+		return;
+	if (range_parse(item, &r->ports[r->n_ports]))
+		r->n_ports++;
+	else
+		problem_add(rd->ps, PROBLEM_ERROR, item->at, ports_fix,
+		    "\"%s\" is not a port (1 to 65535) or a range",
+		    item->kind == YAML_SCALAR ? span_print(item->text, shown,
+		    sizeof(shown)) : "a nested value");
+}
+
+static bool
+ports_fit(const struct yaml_node *n)
+{
+	if (n->kind == YAML_SCALAR)
+		return true;
+	return n->kind == YAML_SEQUENCE && n->n_children <= RULES_PORTS_MAX &&
+	    (n->n_children > 0 || n->lacks);
+}
+
 static void
 ports_read(struct reading *rd, const struct rule_keys *k, struct rule *r)
 {
-	static const char fix[] = "write ports: [443, 8000-8099], or any";
 	const struct yaml_node *item = k->ports;
-	char shown[PRINT_BYTES];
 
 	if (item == NULL) {
-		ports_default(rd, r);
+		if (!k->ports_refused)
+			ports_default(rd, r);
 		return;
 	}
 	if (item->kind == YAML_SCALAR && yaml_is(item, "any")) {
@@ -783,28 +806,19 @@ ports_read(struct reading *rd, const struct rule_keys *k, struct rule *r)
 		}
 		return;
 	}
-	if (item->kind == YAML_MAPPING || (item->kind == YAML_SEQUENCE &&
-	    (item->n_children == 0 || item->n_children > RULES_PORTS_MAX))) {
-		problem_add(rd->ps, PROBLEM_ERROR, item->at, fix,
+	if (!ports_fit(item)) {
+		problem_add(rd->ps, PROBLEM_ERROR, item->at, ports_fix,
 		    "ports is not a list of 1 to %u ports and ranges",
 		    RULES_PORTS_MAX);
 		return;
 	}
 	if (!ports_alloc(rd, r, RULES_PORTS_MAX))
 		return;
-	if (item->kind == YAML_SEQUENCE)
-		item = item->child;
-	for (; item != NULL; item = item->next) {
-		if (range_parse(item, &r->ports[r->n_ports]))
-			r->n_ports++;
-		else
-			problem_add(rd->ps, PROBLEM_ERROR, item->at, fix,
-			    "\"%s\" is not a port (1 to 65535) or a range",
-			    item->kind == YAML_SCALAR ? span_print(item->text,
-			    shown, sizeof(shown)) : "a nested value");
-		if (k->ports->kind != YAML_SEQUENCE)
-			break;
-	}
+	if (item->kind == YAML_SCALAR)
+		port_read(rd, item, r);
+	else
+		for (item = item->child; item != NULL; item = item->next)
+			port_read(rd, item, r);
 	ports_join(r);
 }
 
@@ -860,7 +874,7 @@ options_read(struct reading *rd, const struct rule_keys *k, struct rule *r)
 			    "or holds control characters", RULES_TEXT_BYTES);
 	}
 	if (k->until != NULL) {
-		if (rules_date(k->until->text, &r->until_s))
+		if (date_parse(k->until->text, &r->until_s))
 			r->until_s += 86400;	/* that day included */
 		else
 			problem_add(rd->ps, PROBLEM_ERROR, k->until->at,

@@ -36,6 +36,7 @@ struct rule {
 	bool default_id;
 	bool default_ports;
 	bool has_prefix;
+	bool wrong;		/* it had an error: not what was meant */
 	struct prefix prefix;
 	char id[RULES_ID_BYTES];
 	char owner[RULES_ID_BYTES];
@@ -55,6 +56,7 @@ struct rules {
 	struct rule *rule;
 	size_t n, cap;
 	struct chunks *names;	/* of all of them */
+	bool partly;		/* a rule is wrong, or could not be read */
 };
 
 /*
@@ -80,9 +82,6 @@ void rules_forget(const struct rule *r, size_t at);
 
 /* True when the rule covers the port. */
 bool rules_covers_port(const struct rule *r, uint16_t port);
-
-/* A date "YYYY-MM-DD" as the first second of that day (UTC). */
-MUST_USE bool rules_date(struct span text, int64_t *out_s);
 
 /* Text for people: printable UTF-8 on one line, at most max bytes. */
 MUST_USE bool rules_text_ok(struct span text, size_t max);

@@ -17,12 +17,24 @@
  * and complex keys are errors with their place.  JSON is a subset.  Scalars
  * are text; the schema that reads them gives them a type.  A byte-order mark
  * and CRLF are accepted.
+ *
+ * After an error reading goes on, so that the schema can tell of the rest: an
+ * anchor and a tag are dropped, the first of two equal keys stays, what is
+ * nested too deeply or cannot be read is a node without a value.  Only text
+ * that is not YAML, a second document and too many values end it.
  */
 enum yaml_kind { YAML_SCALAR, YAML_SEQUENCE, YAML_MAPPING };
 
 struct yaml_node {
 	enum yaml_kind kind;
 	bool quoted;			/* scalar in quotes */
+	bool refused;			/* its error was told; no value: look
+					 * at nothing but the place */
+	bool lacks;			/* a mapping or list of which a part
+					 * is not here: do not tell of what
+					 * is absent */
+	bool doubtful;			/* something in it, at any depth, is
+					 * not as it was written */
 	struct place at;
 	struct span text;		/* scalar: NUL-terminated too */
 	struct yaml_node *key;		/* in a mapping: its key, a scalar */
@@ -34,9 +46,10 @@ struct yaml_node {
 struct yaml;
 
 /*
- * Parse the text.  Errors go to `ps` (all that can be found); NULL is
- * returned when there is at least one, or no memory.  `file` is borrowed for
- * the life of the tree and of the problems.
+ * Parse the text.  Errors go to `ps` (all that can be found), and what could
+ * be read is returned all the same: whoever makes something of the tree looks
+ * at `ps` first.  NULL when nothing could be read, or no memory, with an
+ * error.  `file` is borrowed for the life of the tree and of the problems.
  */
 MUST_USE struct yaml *yaml_parse(const char *file, struct span text,
     struct problems *ps);

@@ -36,16 +36,18 @@ struct compile {
 	uint8_t digest[POLICY_DIGEST_BYTES];
 	struct own own;
 	int own_err;			/* 0, or why the host's are not known */
+	bool missing;			/* a policy file that could not be read
+					 * at all */
 	const struct charter **charters;	/* of all cells, in a row */
 };
 
 static int load_config(struct compile *c, struct problems *ps);
 static int load_charters(struct compile *c, struct problems *ps);
 static void make_digest(struct compile *c);
-static int need_own(struct compile *c, struct problems *ps);
-static int need_mode(struct compile *c, struct problems *ps);
-static int need_outside(struct compile *c, struct problems *ps);
-static int need_resolvers(struct compile *c, struct problems *ps);
+static void need_own(struct compile *c, struct problems *ps);
+static void need_mode(struct compile *c, struct problems *ps);
+static void need_outside(struct compile *c, struct problems *ps);
+static void need_resolvers(struct compile *c, struct problems *ps);
 static int build(struct compile *c, uint64_t generation, int64_t now_s,
     struct problems *ps);
 
@@ -107,18 +109,17 @@ compile_run(struct compile *c, uint64_t generation, int64_t now_s,
 		rc = load_config(c, ps);
 	if (rc == 0)
 		rc = load_charters(c, ps);
-	if (rc == 0)
-		rc = need_mode(c, ps);
-	if (rc == 0)
-		rc = need_resolvers(c, ps);
-	if (rc == 0)
-		make_digest(c);
-	if (rc == 0)
-		rc = need_own(c, ps);
-	if (rc == 0)
-		rc = need_outside(c, ps);
-	if (rc == 0)
-		rc = build(c, generation, now_s, ps);
+	if (rc != 0)
+		return rc;
+	/* From here on all is told that is wrong with them. */
+	need_mode(c, ps);
+	need_resolvers(c, ps);
+	make_digest(c);
+	need_own(c, ps);
+	need_outside(c, ps);
+	rc = build(c, generation, now_s, ps);
+	if (rc == 0 && (c->missing || problem_count(ps, PROBLEM_ERROR) > 0))
+		rc = -EINVAL;
 	return rc;
 }
 
@@ -311,6 +312,7 @@ load_charter(struct compile *c, struct source *s, bool base,
 	if (s->charter[base] == NULL)
 		s->charter[base] = charter_load(s->name,
 		    span_of(s->bytes, s->len), base, &reader, ps);
+	c->missing |= s->charter[base] == NULL;
 }
 
 static int
@@ -330,21 +332,22 @@ load_charters(struct compile *c, struct problems *ps)
 		for (size_t k = 0; k < cell->n_files; k++) {
 			int rc = get_source(c, cell->files[k], &s);
 
+			c->missing |= rc != 0;
 			if (rc != 0)
 				unreadable(ps, cell->at, cell->files[k], rc);
 			else
 				load_charter(c, s, k == 0, ps);
 		}
 	}
-	return problem_count(ps, PROBLEM_ERROR) > 0 ? -EINVAL : 0;
+	return 0;
 }
 
 /* A policy that asks for more than the mode gives is not taken for less. */
-static int
+static void
 need_mode(struct compile *c, struct problems *ps)
 {
 	if (c->config->settings.mode != MODE_COOPERATIVE)
-		return 0;
+		return;
 	for (size_t i = 0; i < c->n_sources; i++) {
 		const struct charter *base = c->sources[i].charter[1];
 
@@ -357,24 +360,26 @@ need_mode(struct compile *c, struct problems *ps)
 		    "enforce: strict cannot be had in mode cooperative, "
 		    "which captures nothing");
 	}
-	return problem_count(ps, PROBLEM_ERROR) > 0 ? -EINVAL : 0;
 }
 
 /* Without a pinned resolver no name can be dialled; the system's own are
  * never asked. */
-static int
+static void
 need_resolvers(struct compile *c, struct problems *ps)
 {
-	if (c->config->settings.n_resolvers > 0)
-		return 0;
-	for (size_t i = 0; i < c->n_sources; i++)
-		if (c->sources[i].charter[1] != NULL && charter_scalars(
-		    c->sources[i].charter[1])->n_resolvers > 0)
-			return 0;
+	if (c->config->settings.n_resolvers > 0 || c->missing)
+		return;
+	for (size_t i = 0; i < c->n_sources; i++) {
+		const struct charter *base = c->sources[i].charter[1];
+
+		/* those that are no addresses are told of, so not absent */
+		if (base != NULL && (charter_scalars(base)->partly ||
+		    charter_scalars(base)->resolvers_at.line != 0))
+			return;
+	}
 	problem_add(ps, PROBLEM_ERROR, c->config->cells[0].at, "write "
 	    "resolvers: under network:, or set RUNEWARD_DNS_RESOLVERS",
 	    "there is no resolver");
-	return -EINVAL;
 }
 
 /* ---- the digest: of all that was read, with its names and lengths; each
@@ -410,7 +415,7 @@ make_digest(struct compile *c)
 /* ---- what is this host's own, and not dialled through us ---- */
 
 /* One that is not on the list would be dialled as anybody's. */
-static int
+static void
 need_own(struct compile *c, struct problems *ps)
 {
 	const struct settings *s = &c->config->settings;
@@ -427,7 +432,6 @@ need_own(struct compile *c, struct problems *ps)
 		problem_add(ps, PROBLEM_ERROR, c->config->cells[0].at,
 		    "let penstock open netlink sockets", "the addresses and "
 		    "routes of this host cannot be listed: %s", strerror(-rc));
-	return rc == 0 ? 0 : -EINVAL;
 }
 
 /* The container engine's, which the kernel's rules keep the agent off. */
@@ -466,13 +470,13 @@ refuse_inside(const struct compile *c, const struct endpoint *list, size_t n,
 }
 
 /* Mode shared: what serves beside the agent is the agent's as well. */
-static int
+static void
 need_outside(struct compile *c, struct problems *ps)
 {
 	const struct settings *s = &c->config->settings;
 
 	if (s->mode != MODE_SHARED)
-		return 0;
+		return;
 	refuse_inside(c, s->resolvers, s->n_resolvers, c->config->cells[0].at,
 	    ps);
 	for (size_t i = 0; i < c->n_sources && s->n_resolvers == 0; i++)
@@ -483,7 +487,6 @@ need_outside(struct compile *c, struct problems *ps)
 			refuse_inside(c, of->resolvers, of->n_resolvers,
 			    of->resolvers_at, ps);
 		}
-	return problem_count(ps, PROBLEM_ERROR) > 0 ? -EINVAL : 0;
 }
 
 /* ---- the image ---- */
@@ -494,29 +497,44 @@ charter_of(struct compile *c, const struct config_cell *cell, size_t k)
 	struct source *s = find_source(c, c->config->egress_policy != NULL ?
 	    ENV_POLICY_NAME : cell->files[k]);
 
-	return s->charter[k == 0];
+	return s != NULL ? s->charter[k == 0] : NULL;
 }
 
-static void
+/* False when a file of the cell could not be read at all. */
+static bool
+cell_source(struct compile *c, const struct config_cell *from,
+    const struct charter **charters, struct policy_cell_source *to)
+{
+	size_t n = c->config->egress_policy != NULL ? 1 : from->n_files;
+
+	memcpy(to->id, from->id, sizeof(to->id));
+	memcpy(to->labels, from->labels, sizeof(to->labels));
+	to->n_labels = from->n_labels;
+	to->from = from->from;
+	to->at = from->at;
+	to->charters = charters;
+	to->n_charters = n;
+	for (size_t k = 0; k < n; k++) {
+		charters[k] = charter_of(c, from, k);
+		if (charters[k] == NULL)
+			return false;
+	}
+	return true;
+}
+
+/* Those that can be looked at; they are all, or c->missing is true. */
+static size_t
 cell_sources(struct compile *c, struct policy_cell_source *to)
 {
-	size_t at = 0;
+	size_t n = 0;
 
-	for (size_t i = 0; i < c->config->n_cells; i++) {
-		const struct config_cell *from = &c->config->cells[i];
-		size_t n = c->config->egress_policy != NULL ? 1 :
-		    from->n_files;
-
-		memcpy(to[i].id, from->id, sizeof(to[i].id));
-		memcpy(to[i].labels, from->labels, sizeof(to[i].labels));
-		to[i].n_labels = from->n_labels;
-		to[i].from = from->from;
-		to[i].at = from->at;
-		to[i].charters = c->charters + at;
-		to[i].n_charters = n;
-		for (size_t k = 0; k < n; k++)
-			c->charters[at++] = charter_of(c, from, k);
-	}
+	for (size_t i = 0; i < c->config->n_cells; i++)
+		if (cell_source(c, &c->config->cells[i], c->charters +
+		    i * CONFIG_FILES_MAX, &to[n]))
+			n++;
+		else
+			c->missing = true;
+	return n;
 }
 
 /* Memory that can be handed on as it is; what is not written takes none. */
@@ -568,7 +586,7 @@ build(struct compile *c, uint64_t generation, int64_t now_s,
 	size_t n = c->config->n_cells;
 	struct policy_cell_source *cells = calloc(n, sizeof(*cells));
 	struct policy_source src = {
-		.cells = cells, .n_cells = n, .generation = generation,
+		.cells = cells, .generation = generation,
 		.own = c->own.at, .n_own = c->own.n,
 		.n_gateways = c->own.n_gateways, .now_s = now_s,
 		.memory = &memory, .spend_names = true,
@@ -580,8 +598,9 @@ build(struct compile *c, uint64_t generation, int64_t now_s,
 	c->charters = calloc(n * CONFIG_FILES_MAX, sizeof(*c->charters));
 	if (cells != NULL && c->charters != NULL) {
 		memcpy(src.digest, c->digest, sizeof(src.digest));
-		cell_sources(c, cells);
-		rc = policy_build(&src, &image, &c->image_len, ps);
+		src.n_cells = cell_sources(c, cells);
+		rc = src.n_cells == 0 && c->missing ? -EINVAL :
+		    policy_build(&src, &image, &c->image_len, ps);
 	}
 	free(cells);
 	return rc;

@@ -12,7 +12,7 @@
 
 const char config_sidecar_text[] = "version: 1\nmode: shared\n";
 
-static void read_root(struct read *r, const struct yaml_node *root);
+static bool read_root(struct read *r);
 static void read_env(struct read *r, const struct config_env *env);
 static void check_whole(struct read *r);
 
@@ -39,10 +39,13 @@ config_load(const char *file, struct span text, const struct config_env *env,
 	r.c = calloc(1, sizeof(*r.c));
 	if (r.c != NULL) {
 		r.s = &r.c->settings;
-		read_root(&r, yaml_root(y));
-		r.s->accept_shared_segment |= env->accept_shared_segment;
-		read_env(&r, env);
-		check_whole(&r);
+		r.root = yaml_root(y);
+		if (read_root(&r)) {
+			r.s->accept_shared_segment |=
+			    env->accept_shared_segment;
+			read_env(&r, env);
+			check_whole(&r);
+		}
 	} else {
 		problem_add(ps, PROBLEM_ERROR, (struct place){ file, 0, 0 },
 		    NULL, "no memory");
@@ -107,31 +110,35 @@ static const struct config_key keys[] = {
 	{ NULL, NULL },
 };
 
-static void
-read_root(struct read *r, const struct yaml_node *root)
+static bool
+read_root(struct read *r)
 {
-	const struct yaml_node *mode;
+	const struct yaml_node *root = r->root, *mode;
 	enum settings_mode m = MODE_SHARED;
 
 	if (root->kind != YAML_MAPPING) {
-		config_error(r, root, "write keys and values",
-		    "the file is not a mapping");
-		return;
+		/* where reading ended before the first key, that was told */
+		if (!root->lacks)
+			config_error(r, root, "write keys and values",
+			    "the file is not a mapping");
+		return false;
 	}
 	mode = yaml_get(root, "mode");
-	if (mode != NULL && mode->kind == YAML_SCALAR &&
-	    !settings_mode_parse(&m, mode->text))
+	r->mode_known = mode != NULL && mode->kind == YAML_SCALAR &&
+	    settings_mode_parse(&m, mode->text);
+	if (!r->mode_known)
 		m = MODE_SHARED;	/* read_mode says so */
 	settings_default(r->s, m);
 	if (gethostname(r->s->instance, sizeof(r->s->instance) - 1) != 0)
 		snprintf(r->s->instance, sizeof(r->s->instance), "penstock");
-	if (yaml_get(root, "version") == NULL)
+	if (yaml_get(root, "version") == NULL && !root->lacks)
 		config_error(r, root, "add \"version: 1\"",
 		    "version is missing");
-	if (mode == NULL)
+	if (mode == NULL && !root->lacks)
 		config_error(r, root, "add \"mode: shared\", gateway, "
 		    "isolated or cooperative", "mode is missing");
 	config_read_map(r, root, keys, "the file");
+	return true;
 }
 
 static void
@@ -399,6 +406,18 @@ static void env_cell(struct read *r, const struct config_env *env);
 static void env_resolvers(struct read *r, const char *text);
 static void env_policy(struct read *r, const char *text);
 
+/* By that key; what could not be read is something. */
+static bool
+says_nothing(const struct read *r, const char *key)
+{
+	const struct yaml_node *n = yaml_get(r->root, key);
+
+	if (n == NULL)
+		return !r->root->lacks;
+	return n->kind == YAML_SEQUENCE && n->n_children == 0 && !n->lacks &&
+	    !n->refused;
+}
+
 static void
 env_error(struct read *r, const char *name, const char *fix, const char *what)
 {
@@ -410,7 +429,7 @@ static void
 read_env(struct read *r, const struct config_env *env)
 {
 	/* A file without cells is a sidecar of one. */
-	if (r->c->n_cells == 0 && r->c->cells == NULL &&
+	if (says_nothing(r, "cells") && r->c->cells == NULL &&
 	    (env->cell != NULL || env->egress_policy != NULL)) {
 		r->c->cells = calloc(1, sizeof(*r->c->cells));
 		if (r->c->cells != NULL) {
@@ -535,7 +554,9 @@ env_policy(struct read *r, const char *text)
 	json_error_t at;
 	json_t *in = json_loads(text, JSON_REJECT_DUPLICATES, &at), *out;
 
-	if (r->c->n_cells != 1 || r->c->cells[0].n_files > 0) {
+	if (r->c->n_cells == 0 && !says_nothing(r, "cells")) {
+		;	/* and told why */
+	} else if (r->c->n_cells != 1 || r->c->cells[0].n_files > 0) {
 		env_error(r, "RUNEWARD_EGRESS_POLICY",
 		    "unset it, or leave policy: out",
 		    "it is the policy of one cell without policy files");
@@ -566,36 +587,41 @@ check_whole(struct read *r)
 {
 	struct place top = { r->file, 0, 0 };
 
-	if (r->c->n_cells == 0)
+	if (r->c->n_cells == 0 && says_nothing(r, "cells"))
 		problem_add(r->ps, PROBLEM_ERROR, top,
 		    "list them under cells:, or set PENSTOCK_CELL",
 		    "there is no cell");
-	if (r->s->n_listeners == 0)
+	if (r->s->n_listeners == 0 && says_nothing(r, "listeners"))
 		problem_add(r->ps, PROBLEM_ERROR, top,
 		    "leave listeners: out for the mode's own",
 		    "there is no listener");
-	if (r->s->mode == MODE_GATEWAY && r->s->n_interfaces == 0)
+	if (r->s->mode == MODE_GATEWAY && r->s->n_interfaces == 0 &&
+	    says_nothing(r, "interfaces"))
 		problem_add(r->ps, PROBLEM_ERROR, top,
 		    "write interfaces: [NAME]",
 		    "mode gateway needs the agents' interfaces");
-	if (r->s->mode != MODE_GATEWAY && r->s->n_interfaces > 0)
-		problem_add(r->ps, PROBLEM_ERROR, top, "remove it",
+	if (r->mode_known && r->s->mode != MODE_GATEWAY &&
+	    r->s->n_interfaces > 0)
+		problem_add(r->ps, PROBLEM_ERROR,
+		    yaml_get(r->root, "interfaces")->key->at, "remove it",
 		    "interfaces: is of mode gateway only");
 	for (size_t i = 0; i < r->c->n_cells; i++)
 		check_cell(r, &r->c->cells[i], i);
 	if (r->s->mode == MODE_GATEWAY && !r->s->accept_shared_segment)
 		check_segment(r);
 	check_interfaces(r);
-	check_addresses(r);
+	if (r->mode_known)
+		check_addresses(r);
 }
 
+/* As far as can be told: the mode has its own ones. */
 static bool
-listener_known(const struct settings *s, const char *name)
+listener_unknown(const struct read *r, const char *name)
 {
-	for (uint32_t i = 0; i < s->n_listeners; i++)
-		if (strcmp(s->listeners[i].name, name) == 0)
-			return true;
-	return false;
+	for (uint32_t i = 0; i < r->s->n_listeners; i++)
+		if (strcmp(r->s->listeners[i].name, name) == 0)
+			return false;
+	return r->mode_known && !r->listeners_wrong;
 }
 
 static void
@@ -620,7 +646,7 @@ check_cell(struct read *r, const struct config_cell *c, size_t i)
 		    "write from: {interface | cidr | listener | credential}",
 		    "several cells, and nothing tells who is of this one");
 	if (c->has_from && c->from.kind == CELL_FROM_LISTENER &&
-	    !listener_known(r->s, c->from.listener))
+	    listener_unknown(r, c->from.listener))
 		problem_add(r->ps, PROBLEM_ERROR, c->at, NULL,
 		    "there is no listener %s", c->from.listener);
 }

@@ -16,6 +16,8 @@ config_error(struct read *r, const struct yaml_node *n, const char *fix,
 	char text[PROBLEM_TEXT_BYTES];
 	va_list ap;
 
+	if (n->refused)
+		return;
 	va_start(ap, what);
 	vsnprintf(text, sizeof(text), what, ap);
 	va_end(ap);
@@ -51,7 +53,7 @@ config_read_map(struct read *r, const struct yaml_node *map,
 	for (; keys->name != NULL; keys++) {
 		const struct yaml_node *n = yaml_get(map, keys->name);
 
-		if (n != NULL)
+		if (n != NULL && !n->refused)
 			keys->read(r, n);
 	}
 }
@@ -60,9 +62,17 @@ const struct yaml_node *
 config_items(struct read *r, const struct yaml_node *n)
 {
 	if (n->kind == YAML_SEQUENCE)
-		return n->child;
+		return config_item(n->child);
 	config_error(r, n, "write [a, b]", "a list is needed here");
 	return NULL;
+}
+
+const struct yaml_node *
+config_item(const struct yaml_node *item)
+{
+	while (item != NULL && item->refused)
+		item = item->next;
+	return item;
 }
 
 bool
@@ -257,7 +267,13 @@ config_labels_text(const char *text, struct config_cell *c)
 
 /* ---- listeners ---- */
 
-static void
+static bool
+captures_nothing(enum settings_mode m)
+{
+	return m == MODE_COOPERATIVE || m == MODE_ISOLATED;
+}
+
+static bool
 listener_kind(struct read *r, const struct yaml_node *n,
     struct settings_listener *l)
 {
@@ -266,21 +282,21 @@ listener_kind(struct read *r, const struct yaml_node *n,
 		[LISTEN_EXPLICIT] = "explicit", [LISTEN_NAMED] = "named",
 	};
 
-	for (unsigned i = 0; n != NULL && i < 4; i++)
+	for (unsigned i = 0; i < 4; i++)
 		if (yaml_is(n, words[i])) {
 			l->kind = (enum listen_kind)i;
-			if ((i == LISTEN_TPROXY || i == LISTEN_REDIRECT) &&
-			    (r->s->mode == MODE_COOPERATIVE ||
-			    r->s->mode == MODE_ISOLATED))
+			if (r->mode_known && captures_nothing(r->s->mode) &&
+			    (i == LISTEN_TPROXY || i == LISTEN_REDIRECT))
 				config_error(r, n, "write kind: explicit, or "
 				    "take mode gateway or shared",
 				    "kind: %s takes what is captured, and "
 				    "mode %s captures nothing", words[i],
 				    settings_mode_word(r->s->mode));
-			return;
+			return true;
 		}
 	config_error(r, n, "write tproxy, redirect, explicit or named",
 	    "this is no kind of listener");
+	return false;
 }
 
 static bool
@@ -317,25 +333,29 @@ read_listener(struct read *r, const struct yaml_node *n,
 	static const char *const names[] =
 	    { "name", "kind", "address", "credential", NULL };
 	const struct yaml_node *name, *kind, *address, *credential;
+	bool good = keys_are(r, n, names, "a listener");
+	bool kind_known = false;
 
-	if (!keys_are(r, n, names, "a listener"))
+	if (n->kind != YAML_MAPPING)
 		return;
 	name = yaml_get(n, "name");
 	kind = yaml_get(n, "kind");
 	address = yaml_get(n, "address");
 	credential = yaml_get(n, "credential");
-	if (name == NULL || kind == NULL || address == NULL) {
+	if (good && !n->lacks &&
+	    (name == NULL || kind == NULL || address == NULL))
 		config_error(r, n, "write {name, kind, address}",
 		    "a listener needs all three");
-		return;
-	}
-	config_text(r, name, l->name, sizeof(l->name));
-	listener_kind(r, kind, l);
-	config_endpoint(r, address, 0, &l->at);
+	if (name != NULL)
+		config_text(r, name, l->name, sizeof(l->name));
+	if (kind != NULL)
+		kind_known = listener_kind(r, kind, l);
+	if (address != NULL)
+		config_endpoint(r, address, 0, &l->at);
 	if (credential != NULL && !yaml_bool(credential, &l->credential))
 		config_error(r, credential, "write true or false",
 		    "credential is neither");
-	if (l->credential && l->kind != LISTEN_EXPLICIT)
+	if (l->credential && kind_known && l->kind != LISTEN_EXPLICIT)
 		config_error(r, credential, "use kind: explicit",
 		    "only an explicit listener can ask for a credential");
 }
@@ -343,6 +363,8 @@ read_listener(struct read *r, const struct yaml_node *n,
 void
 config_read_listeners(struct read *r, const struct yaml_node *n)
 {
+	const size_t before = problem_count(r->ps, PROBLEM_ERROR);
+
 	r->s->n_listeners = 0;
 	memset(r->s->listeners, 0, sizeof(r->s->listeners));
 	CONFIG_EACH(r, n, item) {
@@ -356,11 +378,14 @@ config_read_listeners(struct read *r, const struct yaml_node *n)
 		}
 		read_listener(r, item, l);
 		for (uint32_t i = 0; i < r->s->n_listeners; i++)
-			if (strcmp(r->s->listeners[i].name, l->name) == 0)
+			if (strcmp(r->s->listeners[i].name, l->name) == 0 &&
+			    l->name[0] != '\0')
 				config_error(r, item, "name each apart",
 				    "two listeners have this name");
 		r->s->n_listeners++;
 	}
+	r->listeners_wrong = n->doubtful ||
+	    problem_count(r->ps, PROBLEM_ERROR) > before;
 }
 
 /* ---- cells ---- */
@@ -476,9 +501,11 @@ cell_from(struct read *r, const struct yaml_node *n, struct config_cell *c)
 	static const char *const names[] =
 	    { "interface", "cidr", "listener", "credential", NULL };
 	const struct yaml_node *interface, *cidr, *listener, *credential;
+	bool good;
 
-	if (n == NULL || !keys_are(r, n, names, "from"))
+	if (n == NULL)
 		return;
+	good = keys_are(r, n, names, "from") && !n->lacks;
 	interface = yaml_get(n, "interface");
 	cidr = yaml_get(n, "cidr");
 	listener = yaml_get(n, "listener");
@@ -486,8 +513,10 @@ cell_from(struct read *r, const struct yaml_node *n, struct config_cell *c)
 	c->has_from = true;
 	if ((interface != NULL || cidr != NULL) + (listener != NULL) +
 	    (credential != NULL) != 1) {
-		config_error(r, n, "write interface and cidr, or listener, "
-		    "or credential", "from says nothing, or two things");
+		if (good)
+			config_error(r, n, "write interface and cidr, or "
+			    "listener, or credential",
+			    "from says nothing, or two things");
 	} else if (listener != NULL) {
 		c->from.kind = CELL_FROM_LISTENER;
 		config_text(r, listener, c->from.listener,
@@ -526,14 +555,17 @@ config_read_cells(struct read *r, const struct yaml_node *n)
 
 		c->at = item->at;
 		c->from.kind = CELL_FROM_ANY;
-		c->wrong = !keys_are(r, item, names, "a cell");
-		if (c->wrong)
+		if (!keys_are(r, item, names, "a cell") &&
+		    item->kind != YAML_MAPPING) {
+			c->wrong = true;
 			continue;
+		}
 		cell_id(r, yaml_get(item, "id"), c);
 		cell_labels(r, yaml_get(item, "labels"), c);
 		cell_policy(r, yaml_get(item, "policy"), c);
 		cell_from(r, yaml_get(item, "from"), c);
-		c->wrong = problem_count(r->ps, PROBLEM_ERROR) > before;
+		c->wrong = item->doubtful ||
+		    problem_count(r->ps, PROBLEM_ERROR) > before;
 	}
 }
 

@@ -17,6 +17,9 @@ struct read {
 	struct problems *ps;
 	struct config *c;
 	struct settings *s;
+	const struct yaml_node *root;	/* a mapping */
+	bool mode_known;	/* otherwise what depends on it is not told */
+	bool listeners_wrong;	/* one of them had an error */
 };
 
 struct config_key {
@@ -24,6 +27,7 @@ struct config_key {
 	void (*read)(struct read *r, const struct yaml_node *value);
 };
 
+/* At a node that was refused nothing is said: why was told. */
 __attribute__((format(printf, 4, 5)))
 void config_error(struct read *r, const struct yaml_node *n, const char *fix,
     const char *what, ...);
@@ -35,9 +39,11 @@ void config_read_map(struct read *r, const struct yaml_node *map,
 /* The items of a sequence; another kind is an error and has no items. */
 const struct yaml_node *config_items(struct read *r,
     const struct yaml_node *n);
+/* From this one on the first that was not refused, or NULL. */
+const struct yaml_node *config_item(const struct yaml_node *item);
 #define CONFIG_EACH(r, n, item) \
 	for (const struct yaml_node *item = config_items(r, n); \
-	    item != NULL; item = item->next)
+	    item != NULL; item = config_item(item->next))
 
 /* A non-empty printable text into out[size]. */
 bool config_text(struct read *r, const struct yaml_node *n, char *out,

@@ -279,10 +279,10 @@ cell_charters(struct source *s, const struct config_cell *from,
 		c = charter_load(from->files[i], span_of(bytes, len), i == 0,
 		    &reader, ps);
 		free(bytes);
-		if (c == NULL)
-			err = -EINVAL;
-		else
+		if (c != NULL)
 			to->charters[to->n++] = c;
+		if (c == NULL || charter_wrong(c))
+			err = -EINVAL;
 	}
 	problem_free(ps);
 	return err;

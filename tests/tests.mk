@@ -1,5 +1,5 @@
 # The tests by layer; tests/LAYER/test_NAME.c tests LAYER/NAME.c.
-policy_TESTS := addr host chunks names yaml charter rules decide shadow image policy span problem cidr verdict
+policy_TESTS := addr host chunks names yaml date charter rules decide shadow image policy span problem cidr verdict
 ledger-client_TESTS := record emit count log fold
 dns_TESTS := message way pin pin_read cache resolve ask front front_tcp front_engine front_pending share
 proxy_TESTS := limit hello ja4 flight http http_body http_write refuse buf side watch pipes listen

@@ -37,6 +37,8 @@ compile(const struct charter *c, struct problems *ps)
 			abort();
 		return;
 	}
+	if (charter_wrong(c) || problem_count(ps, PROBLEM_ERROR) != 0)
+		abort();
 	if (policy_open(&p, span_of(image, len)) != 0)
 		abort();
 	if (host_parse(&h, span_str("x.a.example")) == REASON_NONE) {

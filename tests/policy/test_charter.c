@@ -121,6 +121,132 @@ all_errors_are_found_at_once(void **state)
 }
 
 static void
+errors_are_exactly(const char *text, const char *const *places, size_t n)
+{
+	struct one o;
+	const char *at;
+	size_t i, lines = 0;
+
+	assert_false(one_make(&o, text, NULL, NULL, 0));
+	for (at = o.said, i = 0; (at = strstr(at, ": error: ")) != NULL; at++)
+		lines++;
+	for (at = o.said; i < n && at != NULL; i++)
+		at = strstr(at, places[i]);
+	if (lines != n || at == NULL)
+		fail_msg("wanted %zu from %s, of:\n%s\ngot:\n%s", n, places[0],
+		    text, o.said);
+	one_done(&o);
+}
+
+/* One of the tree, one of the schema, one of a value, one of rules together:
+ * none hides another. */
+static void
+N43_errors_of_every_kind_are_found_at_once(void **state)
+{
+	static const char *const places[] = {
+		"p.yaml:3:9: error: anchors are not accepted",
+		"p.yaml:5:3: error: the key \"default\" stands twice",
+		"p.yaml:7:45: error: unknown key \"prots\"",
+		"p.yaml:9:30: error: \"10.0.0.1/8\" is not a prefix",
+		"p.yaml:12:7: error: allow b.example can never match: the rule "
+		    "allow b.example in p.yaml:8",
+	};
+
+	(void)state;
+	errors_are_exactly("version: 1\n"
+	    "network:\n"
+	    "  help: &h ask\n"
+	    "  default: deny\n"
+	    "  default: deny\n"
+	    "  rule:\n"
+	    "    - {verdict: allow, hostname: a.example, prots: [1]}\n"
+	    "    - {verdict: allow, hostname: b.example}\n"
+	    "    - {verdict: allow, cidr: 10.0.0.1/8}\n"
+	    "    - {verdict: allow, hostname: c.example}\n"
+	    "    - {verdict: allow, hostname: d.example}\n"
+	    "    - {verdict: allow, hostname: b.example, ports: [443]}\n",
+	    places, 5);
+}
+
+/* What was read before the text ends to be YAML is looked at. */
+static void
+a_syntax_error_hides_nothing_before_it(void **state)
+{
+	static const char *const places[] = {
+		"p.yaml:2:3: error: unknown key \"defualt\"",
+		"p.yaml:4:17: error: \"alow\" is no verdict",
+		"p.yaml:6:7: error: allow a.example can never match",
+		"p.yaml:8:1: error: not YAML: found unexpected end of stream, "
+		    "while scanning a quoted scalar that begins in line 7",
+	};
+
+	(void)state;
+	errors_are_exactly("network:\n"
+	    "  defualt: deny\n"
+	    "  rule:\n"
+	    "    - {verdict: alow, hostname: a.example}\n"
+	    "    - {verdict: allow, hostname: a.example}\n"
+	    "    - {verdict: allow, hostname: a.example, ports: [80]}\n"
+	    "    - {verdict: allow, hostname: \"b.example}\n", places, 4);
+}
+
+/* One mistake is one error: what follows from it is not told too. */
+static void
+what_follows_from_an_error_is_no_error_of_its_own(void **state)
+{
+#define DENY "    - {verdict: deny, hostname: z.example}\n"
+	static const struct { const char *text, *place; } t[] = {
+		{ "*x\n", "1:1: error: \"*x\" must" },
+		{ "network: *x\n", "1:10: error: \"*x\" must" },
+		{ "version: *x\nnetwork:\n" RULE, "1:10: error" },
+		{ "<<: *base\n", "1:1: error: merge keys" },
+		{ "network:\n  <<: *base\n  report_until: 2026-10-01\n",
+		    "2:3: error: merge keys" },
+		{ "network:\n  rule: *r\n", "2:9: error" },
+		{ "network:\n  rule: 5\n", "2:9: error: rule is not a list" },
+		{ "network:\n  default: *r\n  report_until: 2026-10-01\n" RULE,
+		    "2:12: error" },
+		{ "network:\n  default: allow\n  report_until: 2026-10-01\n"
+		    RULE, "2:12: error: default: allow" },
+		{ "network:\n  default: report\n  report_until: *r\n" RULE,
+		    "3:17: error" },
+		{ "network:\n  default: report\n  report_until: soon\n" RULE,
+		    "3:17: error" },
+		{ "network:\n  resolvers: [*r]\n" RULE, "2:15: error" },
+		{ "network:\n" RULE "expect: [{deny: *s}]\n", "4:17" },
+		{ "network:\n  rule:\n    - *r\n", "3:7: error" },
+		/* of one rule */
+		{ ONE_HEAD "    - {verdict: allow, hostname: *.a.example}\n",
+		    "5:34: error: \"*.a.example\" must be quoted" },
+		{ ONE_HEAD "    - {verdict: allow, hostname: [a.example]}\n",
+		    "5:34: error: hostname is not a single value" },
+		{ ONE_HEAD "    - {verdict: *r, hostname: a.example}\n",
+		    "5:17: error" },
+		{ ONE_HEAD "    - {verdict: alow, hostname: a.example, "
+		    "allow_private: true}\n", "5:17: error: \"alow\"" },
+		{ ONE_HEAD "    - {<<: *r, hostname: a.example}\n", "5:8" },
+		{ ONE_HEAD "    - {<<: *r, verdict: allow}\n", "5:8" },
+		{ ONE_HEAD "    - {verdict: allow, hostname: a.example, ports: "
+		    "*p, protocol: tcp}\n", "5:52" },
+		{ ONE_HEAD "    - {verdict: allow, hostname: a.example, ports: "
+		    "[*p]}\n", "5:53" },
+		{ ONE_HEAD "    - {verdict: allow, hostname: a.example, "
+		    "verdict: deny}\n", "5:45: error: the key \"verdict\"" },
+		/* a rule that is wrong takes nothing from others */
+		{ ONE_HEAD "    - {verdict: allow, hostname: a.example, "
+		    "verdict: deny}\n    - {verdict: allow, hostname: "
+		    "a.example}\n", "5:45: error" },
+		{ ONE_HEAD "    - {verdict: allow, hostname: a.example, "
+		    "until: x}\n" DENY, "5:52: error: until" },
+	};
+#undef DENY
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++)
+		errors_are_exactly(t[i].text, &t[i].place, 1);
+}
+
+static void
 resolvers_are_addresses_with_or_without_a_port(void **state)
 {
 	const struct charter_scalars *s;
@@ -182,13 +308,15 @@ scalars_stand_in_the_first_file_only(void **state)
 	(void)state;
 	c = charter_load("team.yaml", span_str("network:\n  default: deny\n"
 	    "  resolvers: [198.18.0.1]\n" RULE), false, NULL, ps);
-	assert_null(c);
+	assert_true(charter_wrong(c));
 	assert_int_equal(problem_count(ps, PROBLEM_ERROR), 2);
+	charter_free(c);
 	problem_free(ps);
 	ps = problem_new();
 	c = charter_load("team.yaml", span_str("network:\n" RULE), false,
 	    NULL, ps);
 	assert_non_null(c);
+	assert_false(charter_wrong(c));
 	charter_free(c);
 	problem_free(ps);
 }
@@ -235,6 +363,10 @@ main(void)
 		    a_policy_whose_last_allow_is_over_is_a_warning),
 		cmocka_unit_test(N43_duplicate_and_unknown_keys_are_errors),
 		cmocka_unit_test(all_errors_are_found_at_once),
+		cmocka_unit_test(N43_errors_of_every_kind_are_found_at_once),
+		cmocka_unit_test(a_syntax_error_hides_nothing_before_it),
+		cmocka_unit_test(
+		    what_follows_from_an_error_is_no_error_of_its_own),
 		cmocka_unit_test(
 		    resolvers_are_addresses_with_or_without_a_port),
 		cmocka_unit_test(

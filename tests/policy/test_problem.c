@@ -99,6 +99,22 @@ what_is_not_kept_is_counted_and_errors_come_before_notes(void **state)
 	    3 * PROBLEM_MAX + 1);
 }
 
+/* Counted as often, since whoever adds one may ask whether there was any. */
+static void
+the_same_problem_is_printed_once(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		problem_add(ps, PROBLEM_ERROR, (struct place){ "a", 1, 1 },
+		    "fix", "e");
+	problem_add(ps, PROBLEM_ERROR, (struct place){ "b", 1, 1 }, "fix", "e");
+	problem_add(ps, PROBLEM_ERROR, (struct place){ "a", 1, 2 }, "fix", "e");
+	problem_add(ps, PROBLEM_ERROR, (struct place){ NULL, 0, 0 }, NULL, "e");
+	assert_string_equal(printed(), "error: e\na:1:1: error: e; fix\n"
+	    "a:1:2: error: e; fix\nb:1:1: error: e; fix\n");
+	assert_int_equal(problem_count(ps, PROBLEM_ERROR), 6);
+}
+
 static void
 N38_a_long_problem_is_cut_and_says_so(void **state)
 {
@@ -130,6 +146,7 @@ main(void)
 		ONE(problems_come_errors_first_and_in_order_of_place),
 		ONE(no_problem_prints_nothing),
 		ONE(what_is_not_kept_is_counted_and_errors_come_before_notes),
+		ONE(the_same_problem_is_printed_once),
 		ONE(N38_a_long_problem_is_cut_and_says_so),
 	};
 

@@ -264,6 +264,44 @@ W40_the_environment_alone_makes_a_sidecar(void **state)
 	memset(&env, 0, sizeof(env));
 }
 
+/* Of one file, of another, of rules in two of them, of files and mode. */
+static void
+errors_of_all_files_are_told_at_once(void **state)
+{
+	static const char *const lines[] = {
+		"base.yaml:5:8: error: unknown key \"vredict\"",
+		"base.yaml:5:7: error: a rule has no verdict",
+		"more.yaml:4:7: error: allow a.example can never match: the "
+		    "rule allow a.example in base.yaml:4",
+		"more.yaml:5:34: error: anchors are not accepted",
+		"penstock.yaml:3:9: error: cannot read gone.yaml",
+		"more.yaml:2:3: error: resolvers stands in a file that is not",
+		"base.yaml:2:12: error: enforce: strict cannot be had",
+	};
+
+	(void)state;
+	put("penstock.yaml", "version: 1\nmode: cooperative\n"
+	    "cells: [{id: b, policy: [gone.yaml, more.yaml], from: {listener: "
+	    "explicit}}, {id: a, policy: [base.yaml, more.yaml], from: {cidr: "
+	    "10.0.0.0/8}}]\n");
+	put("base.yaml", "network:\n  enforce: strict\n  rule:\n"
+	    "    - {verdict: allow, hostname: a.example}\n"
+	    "    - {vredict: allow, hostname: b.example}\n");
+	put("more.yaml", "network:\n  resolvers: [198.18.0.53]\n  rule:\n"
+	    "    - {verdict: allow, hostname: a.example, ports: [80]}\n"
+	    "    - {verdict: allow, hostname: &c c.example}\n");
+	compile_free(run("penstock.yaml", -EINVAL));
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		if (strstr(said, lines[i]) == NULL)
+			fail_msg("no %s in: %s", lines[i], said);
+	/* nor is anything told twice, or of what only was not read */
+	assert_null(strstr(said, "there is no resolver"));
+	assert_null(strstr(said, "no rule allows"));
+	assert_null(strstr(strstr(said, "anchors") + 1, "anchors"));
+	assert_int_equal(unlinkat(dir_fd, "base.yaml", 0), 0);
+	assert_int_equal(unlinkat(dir_fd, "more.yaml", 0), 0);
+}
+
 static void
 a_configuration_without_a_resolver_is_refused(void **state)
 {
@@ -509,6 +547,7 @@ main(void)
 		cmocka_unit_test(the_digest_is_of_every_byte_that_was_read),
 		cmocka_unit_test(nothing_outside_the_directory_is_read),
 		cmocka_unit_test(a_link_beneath_the_directory_is_followed),
+		cmocka_unit_test(errors_of_all_files_are_told_at_once),
 		cmocka_unit_test(
 		    a_configuration_without_a_resolver_is_refused),
 		cmocka_unit_test(

@@ -274,12 +274,87 @@ a_refused_key_is_not_told_as_missing(void **state)
 		"version: 1\nmode: shared\ncells: [{id: a, policy: [p], "
 		    "from: {listner: x}}, {id: b, policy: [p], from: {cidr: "
 		    "10.0.0.0/8}}]\n",
+		"*x\n", "x\n",
+		"<<: *x\n",
+		"version: 1\nmode: *x\ninterfaces: [a]\n" CELL,
+		"version: 1\nmode: gatway\ninterfaces: [a]\n" CELL,
+		"version: 1\ninterfaces: [a]\n" CELL,
+		"version: 1\nmode: gateway\ninterfaces: *x\n" CELL,
+		"version: 1\nmode: gateway\ninterfaces: [*x]\n" CELL,
+		"version: 1\nmode: shared\ncells: *x\n",
+		"version: 1\nmode: shared\ncells: 5\n",
+		"version: 1\nmode: shared\ncells: [*x]\n",
+		"version: 1\nmode: shared\ncells: [{<<: *x}]\n",
+		"version: 1\nmode: shared\ncells: [{id: *x, policy: [p]}]\n",
+		"version: 1\nmode: shared\ncells: [{id: a, policy: *x}]\n",
+		"version: 1\nmode: shared\ncells: [{id: a, policy: [*x]}]\n",
+		"version: 1\nmode: shared\ncells: [{id: a, policy: [p], "
+		    "from: *x}]\n",
+		"version: 1\nmode: shared\ncells: [{id: a, policy: [p], "
+		    "from: {listener: *x}}]\n",
+		"version: 1\nmode: shared\ncells: [{id: a, policy: [p], "
+		    "from: {cidr: *x}}]\n",
+		"version: 1\nmode: shared\nlisteners: *x\n" CELL,
+		"version: 1\nmode: shared\nlisteners: [*x]\n" CELL,
+		"version: 1\nmode: shared\nlisteners: [{<<: *x}]\n" CELL,
+		"version: 1\nmode: shared\nlisteners: [{name: *x, kind: "
+		    "explicit, address: \"127.0.0.1:1\"}]\n" CELL,
+		"version: 1\nmode: shared\nlisteners: [{name: l, kind: odd, "
+		    "address: \"127.0.0.1:1\", credential: true}]\n"
+		    "cells: [{id: a, policy: [p], from: {listener: l}}]\n",
+		"version: 1\nmode: shared\nlimits: *x\n" CELL,
+		"version: 1\nmode: shared\nlimits: {hello_timeout: *x}\n"
+		    CELL,
+		"version: 1\nmode: shared\nadmin: *x\n" CELL,
+		"version: 1\nmode: shared\nusers: {engine: *x}\n" CELL,
+		"version: 1\nmode: shared\n" CELL "dns: [\n",
+		"version: 1\n\"x\n",
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		refused(texts[i], &no_env, "error");
-		assert_null(strstr(strstr(said, "error") + 1, "error"));
+		if (strstr(strstr(said, "error") + 1, "error") != NULL)
+			fail_msg("of %s: %s", texts[i], said);
+	}
+}
+
+/* Of the tree, of keys, of values, of what keys say together. */
+static void
+N43_errors_of_every_kind_are_found_at_once(void **state)
+{
+	static const char *const places[] = {
+		"penstock.yaml:2:11: error: anchors are not accepted",
+		"penstock.yaml:3:7: error: ipv6 is none of",
+		"penstock.yaml:4:1: error: the key \"version\" stands twice",
+		"penstock.yaml:5:1: error: the file has no key bogus",
+		"penstock.yaml:6:10: error: limits has no key engines",
+		"penstock.yaml:6:19: error: \"*.x\" must be quoted",
+		"penstock.yaml:8:6: error: a cell has no key lables",
+		"penstock.yaml:8:22: error: this is no cell id",
+		"penstock.yaml:9:15: error: this is no policy file name",
+		"penstock.yaml:11:5: error: there is no listener z",
+	};
+	const char *at;
+	size_t i;
+
+	(void)state;
+	refused("version: 1\n"
+	    "instance: &i here\n"
+	    "ipv6: x\n"
+	    "version: 1\n"
+	    "bogus: 1\n"
+	    "limits: {engines: *.x}\n"
+	    "cells:\n"
+	    "  - {lables: {}, id: \"a b\",\n"
+	    "     policy: [/etc/p],\n"
+	    "     from: {cidr: 10.0.0.0/8}}\n"
+	    "  - {id: b, policy: [p], from: {listener: z}}\n"
+	    "mode: shared\n", &no_env, "error");
+	for (at = said, i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		at = strstr(at, places[i]);
+		if (at == NULL)
+			fail_msg("no %s in: %s", places[i], said);
 	}
 }
 
@@ -448,6 +523,7 @@ main(void)
 		cmocka_unit_test(every_key_is_read),
 		cmocka_unit_test(what_is_wrong_is_said_with_its_place),
 		cmocka_unit_test(all_errors_are_found_at_once),
+		cmocka_unit_test(N43_errors_of_every_kind_are_found_at_once),
 		cmocka_unit_test(a_refused_key_is_not_told_as_missing),
 		cmocka_unit_test(
 		    N31_a_shared_segment_needs_the_risk_to_be_accepted),
