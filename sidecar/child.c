@@ -167,7 +167,7 @@ number_for(const struct child *c)
 	const struct parent *p = c->parent;
 
 	if (c->kind == ROLE_ENGINE)
-		return p->spawned << 32;
+		return role_first_connection(c->index, c->restarts);
 	return c->kind == ROLE_RECORDER ? (uint64_t)p->started_s : 0;
 }
 
@@ -217,7 +217,8 @@ tell_lost(const struct child *c)
 
 	if (recorder->pid > 0)
 		give_numbered(recorder, GIVE_RING, c->column,
-		    p->rings[c->column], (p->spawned + 1) << 32);
+		    p->rings[c->column], role_first_connection(c->index,
+		    c->restarts + 1));
 }
 
 void
@@ -346,7 +347,6 @@ give_all(struct child *c)
 {
 	struct parent *p = c->parent;
 
-	p->spawned++;
 	if (c->kind == ROLE_COMPILE) {
 		give(c, GIVE_CONFIG_DIR, 0, p->config_dir);
 		return;

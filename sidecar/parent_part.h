@@ -73,7 +73,6 @@ struct parent {
 	struct child children[CHILDREN_MAX];
 	unsigned n_children;		/* without engines: CHILD_ENGINE */
 	unsigned n_engines;
-	uint64_t spawned;
 
 	struct child compile;		/* one shot */
 	struct event *compile_limit;

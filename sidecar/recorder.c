@@ -205,14 +205,19 @@ take(struct recorder *v, unsigned column, const struct record *r)
 {
 	char text[80];
 
-	if (is_its_own(column, r)) {
+	if (!is_its_own(column, r)) {
+		snprintf(text, sizeof(text), "ring %u: a record of kind %s "
+		    "is not this role's", column, record_kind_word(r->kind));
+		note_gap(v, text);
+	} else if (!role_owns_connection(column, r->connection)) {
+		snprintf(text, sizeof(text), "ring %u: connection %llu is "
+		    "not this role's", column,
+		    (unsigned long long)r->connection);
+		note_gap(v, text);
+	} else {
 		open_table_see(v->open[column], r);
 		append(v, r);
-		return;
 	}
-	snprintf(text, sizeof(text), "ring %u: a record of kind %s is not "
-	    "this role's", column, record_kind_word(r->kind));
-	note_gap(v, text);
 }
 
 /* True when the ring had more than its turn. */

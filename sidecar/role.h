@@ -33,6 +33,36 @@ const char *role_word(enum role_kind k);
 #define COLUMN_ENGINE 5u	/* and the following LIMIT_ENGINES_MAX */
 #define COLUMNS (COLUMN_ENGINE + LIMIT_ENGINES_MAX)
 
+/*
+ * Numbers of connections: how often its engine was started again, which one it
+ * is, and a count from 1.  An engine has no numbers but these (the recorder
+ * looks), and none twice before its 131072nd start.  All that is begun in the
+ * first 128 is below 2^53, which every reader of JSON can hold.
+ */
+#define CONNECTION_ENGINE 40u		/* where the engine's bits begin */
+#define CONNECTION_RESTARTS 46u
+_Static_assert(1u << (CONNECTION_RESTARTS - CONNECTION_ENGINE) ==
+    LIMIT_ENGINES_MAX, "a number for each engine");
+
+/* The first one of a start. */
+static inline uint64_t
+role_first_connection(unsigned engine, unsigned restarts)
+{
+	uint64_t part = (uint64_t)restarts <<
+	    (CONNECTION_RESTARTS - CONNECTION_ENGINE) | engine;
+
+	return (part << CONNECTION_ENGINE & INT64_MAX) + 1;
+}
+
+/* 0, which is none, is everybody's. */
+static inline bool
+role_owns_connection(unsigned column, uint64_t connection)
+{
+	return connection == 0 || (column >= COLUMN_ENGINE &&
+	    (connection >> CONNECTION_ENGINE) % LIMIT_ENGINES_MAX ==
+	    column - COLUMN_ENGINE);
+}
+
 /* What a descriptor is for. */
 enum give {
 	GIVE_NONE = 0,

@@ -32,38 +32,6 @@
 
 static int notify_fd = -1;
 
-/* The n-th process of a role below the daemon; 0 when there is none. */
-static pid_t
-role_pid(const char *role, int n)
-{
-	char path[64], want[64], *line;
-	DIR *d = opendir("/proc");
-	struct dirent *e;
-	pid_t found = 0;
-
-	assert_non_null(d);
-	while (found == 0 && (e = readdir(d)) != NULL) {
-		int pid = atoi(e->d_name), parent = 0;
-
-		if (pid <= 0)
-			continue;
-		snprintf(path, sizeof(path), "/proc/%d/status", pid);
-		line = strstr(get(path), "PPid:");
-		if (line == NULL || sscanf(line, "PPid: %d", &parent) != 1 ||
-		    parent != daemon_pid)
-			continue;
-		snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-		line = get(path);
-		snprintf(want, sizeof(want), "%s", role);
-		if (strcmp(line, "penstock") == 0 &&
-		    strcmp(line + 9, "role") == 0 &&
-		    strcmp(line + 14, want) == 0 && n-- == 0)
-			found = pid;
-	}
-	closedir(d);
-	return found;
-}
-
 static void
 expect_status(pid_t pid, const char *key, const char *value)
 {

@@ -274,6 +274,83 @@ an_engine_writes_no_kind_of_record_but_its_own(void **state)
 	assert_int_equal(count_sum(s->role.counts, COUNT_RECORDS_LOST), n);
 }
 
+/* Nor of another engine's connections, one of which it could end. */
+static void
+an_engine_writes_of_no_connection_but_its_own(void **state)
+{
+	static const struct {
+		unsigned engine, restarts;
+	} t[] = { { 0, 0 }, { 1, 0 }, { 0, 3 }, { 63, 0 }, { 5, 3 },
+	    { 0, 131071 } };
+	char path[64], line[RECORD_JSON_MAX_BYTES], want[96];
+	unsigned lost_ones = 0;
+	struct record r;
+	FILE *f;
+
+	(void)state;
+	start();
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		record_init(&r, i % 2 ? RECORD_END : RECORD_DECISION);
+		record_stamp(&r);
+		r.connection = role_first_connection(t[i].engine,
+		    t[i].restarts) + i;
+		emit_note(s->emit, &r);
+	}
+	emit_flush(s->emit);
+	turn(50);
+	snprintf(path, sizeof(path), "%s/%s", s->dir, FILE_NAME);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		unsigned long long id = role_first_connection(t[i].engine,
+		    t[i].restarts) + i;
+
+		assert_non_null(fgets(line, sizeof(line), f));
+		snprintf(want, sizeof(want), t[i].engine == 0 ?
+		    "\"connection\":%llu," : "\"detail\":\"ring 5: "
+		    "connection %llu is not this role's\"", id);
+		assert_non_null(strstr(line, want));
+		assert_int_equal(strstr(line, "\"kind\":\"gap\"") != NULL,
+		    t[i].engine != 0);
+		lost_ones += t[i].engine != 0;
+	}
+	assert_null(fgets(line, sizeof(line), f));
+	fclose(f);
+	assert_int_equal(count_sum(s->role.counts, COUNT_RECORDS_LOST),
+	    lost_ones);
+}
+
+static void
+numbers_of_connections_say_whose_they_are(void **state)
+{
+	uint64_t last = 0;
+
+	(void)state;
+	assert_true(role_first_connection(0, 0) == 1);
+	for (unsigned restarts = 0; restarts < 200; restarts++) {
+		for (unsigned i = 0; i < LIMIT_ENGINES_MAX; i++) {
+			uint64_t n = role_first_connection(i, restarts);
+
+			assert_true(n > last && n <= INT64_MAX);
+			assert_true(restarts >= 128 || n < 1ull << 53);
+			/* as many as a life can have */
+			last = n + (1ull << 40) - 2;
+			for (unsigned k = 0; k < LIMIT_ENGINES_MAX; k++) {
+				unsigned c = COLUMN_ENGINE + k;
+
+				assert_int_equal(k == i,
+				    role_owns_connection(c, n));
+				assert_int_equal(k == i,
+				    role_owns_connection(c, last));
+			}
+			assert_false(role_owns_connection(COLUMN_RESOLVER, n));
+			assert_false(role_owns_connection(COLUMN_PARENT, n));
+		}
+	}
+	assert_true(role_owns_connection(COLUMN_RESOLVER, 0));
+	assert_true(role_owns_connection(COLUMN_ENGINE, 0));
+}
+
 static void
 a_torn_line_is_ended_before_the_next(void **state)
 {
@@ -502,6 +579,8 @@ main(void)
 		WITH(while_nothing_can_be_written_nothing_is_allowed),
 		WITH(a_write_that_takes_nothing_is_a_failing_disk),
 		WITH(an_engine_writes_no_kind_of_record_but_its_own),
+		WITH(an_engine_writes_of_no_connection_but_its_own),
+		cmocka_unit_test(numbers_of_connections_say_whose_they_are),
 		WITH(a_torn_line_is_ended_before_the_next),
 		WITH(a_link_in_place_of_the_file_is_not_followed),
 		WITH(what_a_dead_producer_had_open_ends),

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two engines as they are started: what each writes down is taken as its own,
+ * also of one that was started again. */
+#include "tests/sidecar/daemon.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include "sidecar/role.h"
+
+#define TWO "version: 1\nmode: cooperative\nengines: 2\n" \
+	"listeners: [{name: explicit, kind: explicit, " \
+	"address: \"127.0.0.1:15080\"}]\n" \
+	"cells: [{id: a, policy: [policy.yaml]}]\n"
+
+#define CLIENTS 8
+#define ROUNDS 12	/* fewer records than are folded */
+
+/* Clients at the same time that are refused. */
+static void
+ask(void)
+{
+	static const char get_it[] = "GET http://evil.test/ HTTP/1.1\r\n"
+	    "Host: evil.test\r\n\r\n";
+	struct sockaddr_in at = { .sin_family = AF_INET,
+	    .sin_port = htons(15080),
+	    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	char answer[4096];
+	int fd[CLIENTS];
+
+	for (int i = 0; i < CLIENTS; i++) {
+		fd[i] = socket(AF_INET, SOCK_STREAM, 0);
+		if (connect(fd[i], (struct sockaddr *)&at, sizeof(at)) != 0)
+			_exit(1);
+	}
+	for (int i = 0; i < CLIENTS; i++)
+		if (write(fd[i], get_it, sizeof(get_it) - 1) < 0)
+			_exit(2);
+	for (int i = 0; i < CLIENTS; i++) {
+		if (read(fd[i], answer, sizeof(answer)) < 12 ||
+		    memcmp(answer, "HTTP/1.1 403", 12) != 0)
+			_exit(3);
+		close(fd[i]);
+	}
+}
+
+/* In the daemon's network. */
+static void
+ask_often(void)
+{
+	pid_t p = fork();
+	char path[64];
+	int fd;
+
+	if (p == 0) {
+		snprintf(path, sizeof(path), "/proc/%d/ns/net",
+		    (int)daemon_pid);
+		fd = open(path, O_RDONLY);
+		if (fd < 0 || setns(fd, CLONE_NEWNET) != 0)
+			_exit(4);
+		for (int i = 0; i < ROUNDS; i++)
+			ask();
+		_exit(0);
+	}
+	assert_int_equal(end_of(p), 0);
+}
+
+/* How many decisions there are of each engine in each of its lives. */
+static void
+count_decisions(unsigned n[2][2])
+{
+	char path[128], *line, *rest;
+
+	path_of(path, "out");
+	for (line = strtok_r(get(path), "\n", &rest); line != NULL;
+	    line = strtok_r(NULL, "\n", &rest)) {
+		char *at = strstr(line, "\"connection\":");
+		unsigned long long id;
+
+		assert_null(strstr(line, "\"kind\":\"gap\""));
+		if (strstr(line, "\"kind\":\"decision\"") == NULL)
+			continue;
+		assert_non_null(at);
+		id = strtoull(at + strlen("\"connection\":"), NULL, 10);
+		for (unsigned i = 0; i < 4; i++)
+			n[i / 2][i % 2] += id >= role_first_connection(i / 2,
+			    i % 2) && id < role_first_connection(i / 2,
+			    i % 2) + 1000;
+	}
+}
+
+static void
+each_has_numbers_of_its_own_in_each_of_its_lives(void **state)
+{
+	unsigned n[2][2] = { { 0 } };
+	pid_t old[2];
+
+	(void)state;
+	put("penstock.yaml", TWO);
+	start_ready(0);
+	ask_often();
+	for (int i = 0; i < 2; i++) {
+		old[i] = role_pid("engine", i);
+		assert_true(old[i] > 0);
+	}
+	for (int i = 0; i < 2; i++)
+		kill(old[i], SIGKILL);
+	expect_log("role ended role=engine index=0");
+	expect_log("role ended role=engine index=1");
+	for (int i = 0; i < WAIT_MS / 20 && role_pid("engine", 1) == 0; i++)
+		pause_ms(20);
+	pause_ms(500);
+	ask_often();
+	assert_int_equal(stop(), 0);
+	count_decisions(n);
+	print_message("decisions: %u and %u, then %u and %u\n", n[0][0],
+	    n[1][0], n[0][1], n[1][1]);
+	for (int i = 0; i < 2; i++) {
+		assert_true(n[i][0] + n[i][1] > 0);
+		assert_true(n[0][i] + n[1][i] > 0);
+	}
+	/* none has another number, and none is missing */
+	assert_int_equal(n[0][0] + n[0][1] + n[1][0] + n[1][1],
+	    2 * CLIENTS * ROUNDS);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		EACH(each_has_numbers_of_its_own_in_each_of_its_lives),
+	};
+
+	return cmocka_run_group_tests(tests, find_program, clean);
+}
