@@ -10,6 +10,7 @@
  * mode also one routing rule and one local route for each family.  libnftables
  * is opened where it is used, so that no role maps it.
  */
+#define RULES_TABLE "penstock"
 #define RULES_UIDS_MAX 8u
 #define RULES_TEXT_BYTES 16384u
 #define RULES_WHY_BYTES 512u
@@ -41,8 +42,13 @@ void rules_from_settings(struct rules_spec *r, const struct settings *s);
 /* True when rules can be made of it; otherwise `why` says what is missing. */
 MUST_USE bool rules_valid(const struct rules_spec *r, char *why, size_t size);
 
-/* The rule set as nft(8) reads it, NUL-terminated; its length, or -ENOSPC. */
+/* rules_text.c: the rule set as nft(8) reads it, NUL-terminated; its length, or -ENOSPC. */
 MUST_USE int rules_text(const struct rules_spec *r, char *out, size_t size);
+
+/* The same for a table of another name that is switched off (dormant: not
+ * hooked). */
+MUST_USE int rules_text_beside(const struct rules_spec *r, const char *table,
+    char *out, size_t size);
 
 /*
  * Load in one transaction, replacing what an earlier call loaded, set the
