@@ -47,22 +47,33 @@ add(struct found *f, const struct addr *a)
 
 /* ---- addresses ---- */
 
+static bool
+address_of(const struct sockaddr *sa, struct addr *out)
+{
+	struct sockaddr_storage ss;
+	struct endpoint e;
+
+	if (sa == NULL)
+		return false;
+	memset(&ss, 0, sizeof(ss));
+	memcpy(&ss, sa, sa->sa_family == AF_INET6 ?
+	    sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+	if (!endpoint_from_sockaddr(&e, &ss))
+		return false;
+	*out = e.addr;
+	return true;
+}
+
 static void
 add_interface(struct found *f, const struct ifaddrs *a)
 {
-	struct sockaddr_storage sa;
-	struct endpoint e;
+	struct addr at;
 
-	if (a->ifa_addr == NULL)
-		return;
-	memset(&sa, 0, sizeof(sa));
-	memcpy(&sa, a->ifa_addr, a->ifa_addr->sa_family == AF_INET6 ?
-	    sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
 	/* An address of lo may be a public one; loopback's own class is
 	 * opened by no rule. */
-	if (endpoint_from_sockaddr(&e, &sa) &&
-	    addr_class(&e.addr) != ADDR_LOOPBACK)
-		add(f, &e.addr);
+	if (address_of(a->ifa_addr, &at) &&
+	    addr_class(&at) != ADDR_LOOPBACK)
+		add(f, &at);
 }
 
 static int
@@ -76,6 +87,43 @@ list_addresses(struct found *f)
 		add_interface(f, a);
 	freeifaddrs(all);
 	return f->err;
+}
+
+/* A mask of IPv4 stands behind a prefix that both addresses have. */
+static bool
+same_network(const struct addr *a, const struct addr *b,
+    const struct ifaddrs *of)
+{
+	struct addr mask;
+
+	if (!address_of(of->ifa_netmask, &mask) ||
+	    addr_is_v4(a) != addr_is_v4(b))
+		return false;
+	for (size_t i = 0; i < sizeof(mask.b); i++)
+		if (((a->b[i] ^ b->b[i]) & mask.b[i]) != 0)
+			return false;
+	return true;
+}
+
+bool
+own_address(const char *interface, bool v6, const struct addr *near,
+    struct addr *out)
+{
+	struct ifaddrs *all = NULL;
+	struct addr a;
+	bool found = false;
+
+	if (getifaddrs(&all) != 0)
+		return false;
+	for (struct ifaddrs *i = all; !found && i != NULL; i = i->ifa_next)
+		found = strcmp(i->ifa_name, interface) == 0 &&
+		    address_of(i->ifa_addr, &a) && addr_is_v4(&a) != v6 &&
+		    addr_class(&a) != ADDR_LINK_LOCAL &&
+		    (near == NULL || same_network(&a, near, i));
+	freeifaddrs(all);
+	if (found)
+		*out = a;
+	return found;
 }
 
 /* ---- gateways ---- */

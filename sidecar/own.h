@@ -21,6 +21,13 @@ struct own {
  */
 MUST_USE int own_list(struct own *o);
 
+/*
+ * An address that this interface has, of one family and not a link-local one;
+ * when `near` is not NULL, one on whose network that is.  False: it has none.
+ */
+MUST_USE bool own_address(const char *interface, bool v6,
+    const struct addr *near, struct addr *out);
+
 /* And the listeners of these settings; 0 or -E2BIG. */
 MUST_USE int own_add(struct own *o, const struct settings *s);
 

@@ -11,6 +11,7 @@
 #include "policy/host.h"
 #include "sidecar/compile.h"
 #include "sidecar/config_part.h"
+#include "sidecar/own.h"
 
 /*
  * The variables that make clients use the explicit listener.  A client that
@@ -180,8 +181,9 @@ load(const char *file)
 }
 
 /* How well a listener serves a cell; 0: not at all. */
-static int
-fits(const struct settings_listener *l, const struct cell_from *from)
+static unsigned
+fits(const struct settings *s, const struct settings_listener *l,
+    const struct cell_from *from)
 {
 	if (l->kind != LISTEN_EXPLICIT)
 		return 0;
@@ -195,18 +197,91 @@ fits(const struct settings_listener *l, const struct cell_from *from)
 	case CELL_FROM_NET:
 		break;
 	}
-	return !l->credential;
+	/* a gateway's agents are on no loopback of its own */
+	return !l->credential && (s->mode != MODE_GATEWAY ||
+	    addr_class(&l->at.addr) != ADDR_LOOPBACK);
 }
 
+/* The interfaces of a gateway that a cell's clients come in by; NULL: no
+ * more. */
+static const char *
+interface_at(const struct settings *s, const struct cell_from *from,
+    uint32_t i)
+{
+	if (from->kind == CELL_FROM_NET && from->interface[0] != '\0')
+		return i == 0 ? from->interface : NULL;
+	return i < s->n_interfaces ? s->interfaces[i] : NULL;
+}
+
+static bool
+address_near(const struct settings *s, const struct cell_from *from,
+    bool v6, const struct addr *near, struct addr *out)
+{
+	const char *name;
+
+	for (uint32_t i = 0; (name = interface_at(s, from, i)) != NULL; i++)
+		if (own_address(name, v6, near, out))
+			return true;
+	return false;
+}
+
+/* A gateway's own address where a cell's clients are: best one that is on the
+ * network of its prefix. */
+static bool
+inner_address(const struct settings *s, const struct cell_from *from,
+    bool v6, struct addr *out)
+{
+	if (v6 && s->ipv6_drop)
+		return false;
+	if (from->kind == CELL_FROM_NET && from->has_prefix &&
+	    address_near(s, from, v6, &from->prefix.base, out))
+		return true;
+	return address_near(s, from, v6, NULL, out);
+}
+
+/* Where a cell's clients find a listener, and how sure that is: for a gateway,
+ * which answers at an address by the interface that has it. */
+static unsigned
+found_at(const struct settings *s, const struct settings_listener *l,
+    const struct cell_from *from, struct endpoint *out)
+{
+	const bool v6 = !addr_is_v4(&l->at.addr);
+	struct addr inner;
+
+	*out = l->at;
+	if (s->mode != MODE_GATEWAY)
+		return 0;
+	if (!is_everywhere(&l->at))
+		return address_near(s, from, v6, &l->at.addr, &inner) ? 2 : 1;
+	if (!inner_address(s, from, v6, &inner))
+		return 0;
+	out->addr = inner;
+	return 2;
+}
+
+/* The best that serves it, and where; *at is on all addresses when that is
+ * not known.  NULL: none does. */
 static const struct settings_listener *
-listener_of(const struct settings *s, const struct cell_from *from)
+listener_of(const struct settings *s, const struct cell_from *from,
+    struct endpoint *at)
 {
 	const struct settings_listener *best = NULL;
+	unsigned best_score = 0;
 
-	for (uint32_t i = 0; i < s->n_listeners; i++)
-		if (fits(&s->listeners[i], from) > (best == NULL ? 0 :
-		    fits(best, from)))
-			best = &s->listeners[i];
+	for (uint32_t i = 0; i < s->n_listeners; i++) {
+		const struct settings_listener *l = &s->listeners[i];
+		unsigned fit = fits(s, l, from), score;
+		struct endpoint here;
+
+		if (fit == 0)
+			continue;
+		score = 3 * fit + found_at(s, l, from, &here);
+		if (score <= best_score)
+			continue;
+		best = l;
+		best_score = score;
+		*at = here;
+	}
 	return best;
 }
 
@@ -291,7 +366,8 @@ static int
 proxy_address(const struct settings *s, const struct cell_from *from,
     const char *cell, char out[static ADDR_TEXT_BYTES])
 {
-	const struct settings_listener *l = listener_of(s, from);
+	struct endpoint at;
+	const struct settings_listener *l = listener_of(s, from, &at);
 
 	if (l == NULL) {
 		fprintf(stderr, "penstock env: no explicit listener serves "
@@ -299,12 +375,13 @@ proxy_address(const struct settings *s, const struct cell_from *from,
 		    cell);
 		return 1;
 	}
-	endpoint_text(&l->at, out);
-	if (!is_everywhere(&l->at))
+	endpoint_text(&at, out);
+	if (!is_everywhere(&at))
 		return 0;
 	fprintf(stderr, "penstock env: the listener %s is on all addresses "
-	    "(%s); say with --address the one that the clients see\n",
-	    l->name, out);
+	    "(%s)%s; say with --address the one that the clients see\n",
+	    l->name, out, s->mode == MODE_GATEWAY ? ", and here no interface "
+	    "of the cell's clients has one of its family" : "");
 	return 1;
 }
 

@@ -166,6 +166,40 @@ addresses_and_routes_that_come_and_go_are_heard(void **state)
 	close(fd);
 }
 
+static bool
+found(const char *interface, bool v6, const char *near, const char *want)
+{
+	struct addr a, n;
+	char text[ADDR_TEXT_BYTES];
+
+	if (near != NULL)
+		assert_true(addr_parse(&n, span_str(near)));
+	if (!own_address(interface, v6, near != NULL ? &n : NULL, &a))
+		return false;
+	assert_string_equal(addr_text(&a, text), want);
+	return true;
+}
+
+static void
+an_interfaces_address_is_found_by_its_network(void **state)
+{
+	(void)state;
+	own_network();
+	ip("addr add 10.3.0.2/16 dev own0\n"
+	    "addr add fe80::7/64 dev own2 nodad\n");
+	assert_true(found("own0", false, NULL, "10.1.0.2"));
+	assert_true(found("own0", false, "10.3.255.9", "10.3.0.2"));
+	assert_true(found("own0", true, NULL, "fd01::2"));
+	assert_true(found("own0", true, "fd01::ffff:0:0:9", "fd01::2"));
+	assert_false(found("own0", false, "10.1.1.9", ""));
+	assert_false(found("own0", false, "fd01::9", ""));
+	assert_false(found("own0", true, "fd01:0:0:1::9", ""));
+	/* a link-local one says nothing without its interface */
+	assert_false(found("own2", true, NULL, ""));
+	assert_false(found("own1", false, NULL, ""));
+	assert_false(found("none", false, NULL, ""));
+}
+
 int
 main(void)
 {
@@ -175,6 +209,8 @@ main(void)
 		    listeners_stand_before_the_gateways_and_have_their_port),
 		cmocka_unit_test(
 		    addresses_and_routes_that_come_and_go_are_heard),
+		cmocka_unit_test(
+		    an_interfaces_address_is_found_by_its_network),
 	};
 
 	if (geteuid() != 0) {
