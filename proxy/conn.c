@@ -455,6 +455,15 @@ interface_of(int fd, bool v6, char name[static IF_NAMESIZE])
 	return name;
 }
 
+static bool
+is_inside(const struct listener *l, const char *interface)
+{
+	for (size_t i = 0; i < l->is.n_inside; i++)
+		if (strcmp(l->is.inside[i], interface) == 0)
+			return true;
+	return false;
+}
+
 uint32_t
 conn_cell_of(const struct listener *l, int fd, const struct endpoint *peer,
     const char *user, struct span token, enum reason *why)
@@ -468,6 +477,11 @@ conn_cell_of(const struct listener *l, int fd, const struct endpoint *peer,
 
 	*why = REASON_POLICY_UNAVAILABLE;
 	if (p == NULL)
+		return CELL_NONE;
+	/* The kernel's rules turn it away too. */
+	*why = REASON_UNKNOWN_CELL;
+	if (l->is.n_inside > 0 && !is_inside(l, interface_of(fd,
+	    !addr_is_v4(&peer->addr), name)))
 		return CELL_NONE;
 	cell = policy_cell_find(p, &key, why);
 	/* Most cells need no interface; asking the kernel costs two calls. */

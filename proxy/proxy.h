@@ -55,6 +55,8 @@ struct proxy_listener {
 	char name[32];		/* as configured; part of the cell key */
 	struct endpoint bound;	/* refused as an original destination */
 	bool credential;	/* explicit: Basic is required */
+	const char (*inside)[16]; /* borrowed: whoever comes in by none of */
+	size_t n_inside;	/* these is of no cell; 0: it is not asked */
 };
 
 /* Borrowed, but for the listeners' descriptors; all outlive the proxy. */

@@ -73,6 +73,10 @@ take_listeners(struct role *r, struct engine *e)
 		memcpy(l->name, s->name, sizeof(l->name));
 		l->bound = s->at;
 		l->credential = s->credential;
+		if (settings_for_agents(&r->settings, s)) {
+			l->inside = (const char (*)[16])r->settings.interfaces;
+			l->n_inside = r->settings.n_interfaces;
+		}
 		e->n_listeners++;
 	}
 }

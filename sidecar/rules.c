@@ -77,7 +77,7 @@ add_listener(struct rules_spec *r, const struct settings_listener *l)
 	case LISTEN_EXPLICIT:
 	case LISTEN_NAMED:
 		if (addr_class(&l->at.addr) != ADDR_LOOPBACK)
-			r->explicit_ports[r->n_explicit++] = l->at.port;
+			r->offered[r->n_offered++] = l->at;
 		break;
 	}
 }

@@ -29,8 +29,9 @@ struct rules_spec {
 	uint16_t inbound[SETTINGS_INBOUND_MAX];	/* shared: served */
 	size_t n_inbound;
 	uint16_t admin_port;		/* shared: closed to the agent; 0 */
-	uint16_t explicit_ports[SETTINGS_LISTENERS_MAX]; /* gateway: ours */
-	size_t n_explicit;
+	/* gateway: where clients connect by themselves */
+	struct endpoint offered[SETTINGS_LISTENERS_MAX];
+	size_t n_offered;
 };
 
 /* What stands when nothing is said, for shared or gateway. */

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#define RULE_BYTES 3072u
+#define SET_BYTES 2048u		/* of SETTINGS_LISTENERS_MAX addresses */
+
 /*
  * Any packet that has a socket of a process.  The exemption comes first, so
  * what still has an owner is the agent's; what has none (TIME_WAIT, orphans)
@@ -57,7 +60,7 @@ put(struct text *t, const char *fmt, ...)
 static void
 rule(struct text *t, const char *name, const char *fmt, ...)
 {
-	char line[1024];
+	char line[RULE_BYTES];
 	va_list ap;
 	int n;
 
@@ -255,10 +258,123 @@ gateway_pre(const struct rules_spec *r, const char *others, struct text *t)
 	end(t);
 }
 
+static bool
+is_everywhere(const struct endpoint *e)
+{
+	return addr_class(&e->addr) == ADDR_UNSPECIFIED;
+}
+
+static bool
+is_v6(const struct endpoint *e)
+{
+	return !addr_is_v4(&e->addr);
+}
+
+static size_t
+add_port(uint16_t *list, size_t n, uint16_t port)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i] == port)
+			return n;
+	list[n] = port;
+	return n + 1;
+}
+
+/* To those n: the ports of what is on all addresses of one family. */
+static size_t
+add_everywhere(const struct rules_spec *r, bool v6, uint16_t *list, size_t n)
+{
+	for (size_t i = 0; i < r->n_offered; i++)
+		if (is_everywhere(&r->offered[i]) &&
+		    is_v6(&r->offered[i]) == v6)
+			n = add_port(list, n, r->offered[i].port);
+	return n;
+}
+
+/* "address . port" of those that are on one, of one family; how many. */
+static size_t
+addresses_text(const struct rules_spec *r, bool v6, char *out, size_t size)
+{
+	char at[ADDR_TEXT_BYTES];
+	size_t len = 0, n = 0;
+
+	for (size_t i = 0; i < r->n_offered && len < size; i++) {
+		const struct endpoint *e = &r->offered[i];
+
+		if (is_everywhere(e) || is_v6(e) != v6)
+			continue;
+		len += (size_t)snprintf(out + len, size - len,
+		    "%s%s . %" PRIu16, n++ > 0 ? ", " : "",
+		    addr_text(&e->addr, at), e->port);
+	}
+	return n;
+}
+
+/*
+ * Who comes in by another interface than the agents' is answered by nothing
+ * of ours but a listener on one address, and that only by the interface which
+ * has it: the kernel by itself answers at any of its addresses, the agents'
+ * side's too, whichever way one comes.  No answer, for a source out there may
+ * be anybody's.
+ */
+static void
+gateway_foreign(const struct rules_spec *r, const char *others,
+    struct text *t)
+{
+	uint16_t all[2 + SETTINGS_LISTENERS_MAX] = { r->dns_port,
+	    r->tcp_port };
+	uint16_t *everywhere = all + 2;
+	size_t n = add_everywhere(r, false, everywhere, 0);
+	char ports[sizeof(all) / sizeof(all[0]) * 8], set[SET_BYTES];
+
+	n = add_everywhere(r, true, everywhere, n);
+	ports_text(all, n + 2, ports, sizeof(ports));
+	rule(t, "inp/foreign-tcp", "%s iifname != \"lo\" tcp dport { %s } "
+	    "counter drop", others, ports);
+	rule(t, "inp/foreign-udp", "%s iifname != \"lo\" udp dport %" PRIu16
+	    " counter drop", others, r->dns_port);
+	if (n > 0) {
+		ports_text(everywhere, n, ports, sizeof(ports));
+		rule(t, "inp/self", "iifname \"lo\" tcp dport { %s } counter "
+		    "reject with tcp reset", ports);
+	}
+	if (addresses_text(r, false, set, sizeof(set)) > 0)
+		rule(t, "inp/elsewhere4", "%s iifname != \"lo\" ip daddr . "
+		    "tcp dport { %s } fib daddr . iif type != local counter "
+		    "drop", others, set);
+	if (addresses_text(r, true, set, sizeof(set)) > 0)
+		rule(t, "inp/elsewhere6", "%s iifname != \"lo\" ip6 daddr . "
+		    "tcp dport { %s } fib daddr . iif type != local counter "
+		    "drop", others, set);
+}
+
+/*
+ * What agents connect to by themselves: on all addresses any of this host's
+ * will do, for they are told by the interface; otherwise the one that theirs
+ * has, or they would come to the listener, and so be of the cell, of others.
+ */
+static void
+gateway_offered(const struct rules_spec *r, bool v6, struct text *t)
+{
+	uint16_t ports[SETTINGS_LISTENERS_MAX];
+	size_t n = add_everywhere(r, v6, ports, 0);
+	char text[SETTINGS_LISTENERS_MAX * 8], set[SET_BYTES];
+
+	ports_text(ports, n, text, sizeof(text));
+	if (n > 0)
+		rule(t, v6 ? "inp/offered6" : "inp/offered4", "meta nfproto "
+		    "%s fib daddr type local tcp dport { %s } accept",
+		    v6 ? "ipv6" : "ipv4", text);
+	if (addresses_text(r, v6, set, sizeof(set)) > 0)
+		rule(t, v6 ? "inp/offered-at6" : "inp/offered-at4", "%s daddr "
+		    ". tcp dport { %s } fib daddr . iif type local accept",
+		    v6 ? "ip6" : "ip", set);
+}
+
 static void
 gateway_chains(const struct rules_spec *r, struct text *t)
 {
-	char others[256] = "iifname != { ", ports[SETTINGS_LISTENERS_MAX * 8];
+	char others[256] = "iifname != { ";
 	size_t len = strlen(others);
 
 	for (size_t i = 0; i < r->n_interfaces; i++)
@@ -268,22 +384,14 @@ gateway_chains(const struct rules_spec *r, struct text *t)
 	gateway_pre(r, others, t);
 
 	chain(t, "inp", "filter", "input", 0, "drop");
-	/* Ours are the agents' alone, however a cell is told; no answer, for
-	 * a source out there may be anybody's. */
-	rule(t, "inp/foreign-tcp", "%s iifname != \"lo\" tcp dport { %" PRIu16
-	    ", %" PRIu16 " } counter drop", others, r->dns_port, r->tcp_port);
-	rule(t, "inp/foreign-udp", "%s iifname != \"lo\" udp dport %" PRIu16
-	    " counter drop", others, r->dns_port);
+	gateway_foreign(r, others, t);
 	rule(t, "inp/others", "%s accept", others);
 	rule(t, "inp/captured", "meta mark and 0x%x == 0x%x accept",
 	    RULES_MARK, RULES_MARK);
 	rule(t, "inp/ndp", NDP);
-	if (r->n_explicit > 0) {
-		ports_text(r->explicit_ports, r->n_explicit, ports,
-		    sizeof(ports));
-		rule(t, "inp/explicit", "fib daddr type local tcp dport "
-		    "{ %s } accept", ports);
-	}
+	gateway_offered(r, false, t);
+	if (!r->ipv6_drop)
+		gateway_offered(r, true, t);
 	rule(t, "inp/tcp", "meta l4proto tcp counter reject with tcp reset");
 	rule(t, "inp/rest", "counter drop");
 	end(t);

@@ -67,6 +67,9 @@ add_listeners(struct settings *s)
 		    15080 },
 		{ MODE_GATEWAY, "tproxy4", LISTEN_TPROXY, "0.0.0.0", 15001 },
 		{ MODE_GATEWAY, "tproxy6", LISTEN_TPROXY, "::", 15001 },
+		{ MODE_GATEWAY, "explicit", LISTEN_EXPLICIT, "0.0.0.0",
+		    15080 },
+		{ MODE_GATEWAY, "explicit6", LISTEN_EXPLICIT, "::", 15080 },
 		{ MODE_ISOLATED, "named-https", LISTEN_NAMED, "0.0.0.0",
 		    443 },
 		{ MODE_ISOLATED, "named-http", LISTEN_NAMED, "0.0.0.0", 80 },
@@ -107,6 +110,14 @@ add_dns(struct settings *s)
 		if (usual[i].mode == s->mode && endpoint_at(
 		    &s->dns[s->n_dns], usual[i].addr, usual[i].port))
 			s->n_dns++;
+}
+
+bool
+settings_for_agents(const struct settings *s,
+    const struct settings_listener *l)
+{
+	return s->mode == MODE_GATEWAY &&
+	    addr_class(&l->at.addr) == ADDR_UNSPECIFIED;
 }
 
 unsigned

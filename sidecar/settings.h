@@ -64,6 +64,11 @@ struct settings {
 /* Zero, then what stands when a key is absent, for this mode. */
 void settings_default(struct settings *s, enum settings_mode mode);
 
+/* On all addresses of a gateway: of whoever comes in by one of `interfaces`,
+ * and of nobody else. */
+bool settings_for_agents(const struct settings *s,
+    const struct settings_listener *l);
+
 /* Two descriptors a connection, a sixteenth for pipes and the rest: so many of
  * limits.connections have room in this many descriptors of each engine. */
 unsigned settings_fit(const struct settings *s, uint64_t descriptors);

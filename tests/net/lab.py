@@ -412,7 +412,12 @@ class Lab:
                "%s=%d" % (key, on))
 
     def config(self, mode, policy=POLICY, extra="", ipv6="drop", cells=None,
-               credential=False):
+               credential=False, explicit=None):
+        """`explicit`: the addresses of such listeners, in place of the
+        mode's own; with credential that of the gateway on the agent's
+        side."""
+        if credential and explicit is None:
+            explicit = ["198.18.0.1:15080"]
         d = tempfile.mkdtemp(prefix="conf-", dir=self.dir)
         os.chmod(d, 0o755)
         self.conf = os.path.join(d, "penstock.yaml")
@@ -420,14 +425,17 @@ class Lab:
         lines = ["version: 1", "mode: %s" % mode, "ipv6: %s" % ipv6,
                  "engines: 1", "admin: unix:%s" % self.admin]
         if mode == "gateway":
-            lines += ["interfaces: [ag0]", "listeners:",
+            lines += ["interfaces: [ag0]"]
+        if mode == "gateway" and explicit is not None:
+            lines += ["listeners:",
                       "  - {name: tproxy4, kind: tproxy, "
                       "address: \"0.0.0.0:15001\"}",
                       "  - {name: tproxy6, kind: tproxy, "
-                      "address: \"[::]:15001\"}",
-                      "  - {name: explicit, kind: explicit, "
-                      "address: \"198.18.0.1:15080\"%s}" %
-                      (", credential: true" if credential else "")]
+                      "address: \"[::]:15001\"}"]
+            lines += ["  - {name: explicit%s, kind: explicit, address: "
+                      "\"%s\"%s}" % (i or "", at, ", credential: true"
+                                     if credential else "")
+                      for i, at in enumerate(explicit)]
         lines += ["cells:", "  - id: agent-1", "    labels: {team: lab}",
                   "    policy: [policy.yaml]"]
         if cells is not None:
@@ -446,11 +454,11 @@ class Lab:
         return self.run(self.space, self.binary, *argv, timeout=timeout)
 
     def up(self, mode, policy=POLICY, extra="", ipv6="drop", env=None,
-           cells=None, credential=False):
+           cells=None, credential=False, explicit=None):
         """penstock with its rules, ready."""
         self.unguarded(mode)        # and no plain proxy
         self.forward(False)
-        self.config(mode, policy, extra, ipv6, cells, credential)
+        self.config(mode, policy, extra, ipv6, cells, credential, explicit)
         r = self.run(self.space, self.binary, "rules", "apply", "-c",
                      self.conf)
         if r.status != 0:

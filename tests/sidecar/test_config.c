@@ -65,7 +65,7 @@ each_mode_has_its_own_listeners(void **state)
 		{ "version: 1\nmode: shared\n" CELL, MODE_SHARED, 3, 2,
 		    LISTEN_REDIRECT },
 		{ "version: 1\nmode: gateway\ninterfaces: [ag0]\n" CELL,
-		    MODE_GATEWAY, 2, 2, LISTEN_TPROXY },
+		    MODE_GATEWAY, 4, 2, LISTEN_TPROXY },
 		{ "version: 1\nmode: isolated\n" CELL, MODE_ISOLATED, 3, 1,
 		    LISTEN_NAMED },
 		{ "version: 1\nmode: cooperative\n" CELL, MODE_COOPERATIVE,

@@ -177,6 +177,18 @@ dropped_ipv6_is_told_at_once(void **state)
 }
 
 static void
+offer_at(struct endpoint *e, const char *address, uint16_t port)
+{
+	static const uint8_t zero[4];
+
+	e->port = port;
+	if (strcmp(address, "0.0.0.0") == 0)
+		e->addr = addr_from_v4(zero);
+	else
+		assert_true(addr_parse(&e->addr, span_str(address)));
+}
+
+static void
 settings_give_ports_uids_and_interfaces(void **state)
 {
 	struct settings s;
@@ -193,13 +205,72 @@ settings_give_ports_uids_and_interfaces(void **state)
 	assert_int_equal(r.n_uids, 2);
 	assert_int_equal(r.uids[0], s.uid_engine);
 	assert_int_equal(r.uids[1], s.uid_resolver);
-	assert_int_equal(r.n_explicit, 0);
+	assert_int_equal(r.n_offered, 0);
 	settings_default(&s, MODE_GATEWAY);
 	snprintf(s.interfaces[s.n_interfaces++], 16, "ag7");
 	rules_from_settings(&r, &s);
 	assert_true(rules_valid(&r, why, sizeof(why)));
 	assert_int_equal(r.dns_port, 53);
 	assert_non_null(strstr(text_of(&r), "\"ag7\""));
+	assert_int_equal(r.n_offered, 2);
+	/* nobody comes to loopback from outside */
+	offer_at(&s.listeners[2].at, "127.0.0.1", 15080);
+	rules_from_settings(&r, &s);
+	assert_int_equal(r.n_offered, 1);
+}
+
+static void
+offer(struct rules_spec *r, const char *address, uint16_t port)
+{
+	offer_at(&r->offered[r->n_offered], address, port);
+}
+
+static bool
+says(const struct rules_spec *r, const char *rule)
+{
+	return strstr(text_of(r), rule) != NULL;
+}
+
+/* Each family by itself: what another program serves on the same port of the
+ * other one is none of ours to open. */
+static void
+what_is_offered_is_opened_to_agents_and_shut_to_others(void **state)
+{
+	struct rules_spec r = gateway("ag0");
+
+	(void)state;
+	r.ipv6_drop = false;
+	assert_false(says(&r, "inp/offered"));
+	assert_false(says(&r, "inp/self"));
+	assert_false(says(&r, "inp/elsewhere"));
+	offer(&r, "0.0.0.0", 3128);
+	r.n_offered++;
+	assert_true(says(&r, "\t\tmeta nfproto ipv4 fib daddr type local tcp "
+	    "dport { 3128 } accept comment"));
+	assert_true(says(&r, "iifname != { \"ag0\" } iifname != \"lo\" tcp "
+	    "dport { 53, 15001, 3128 } counter drop comment"));
+	assert_true(says(&r, "\t\tiifname \"lo\" tcp dport { 3128 } counter "
+	    "reject with tcp reset comment"));
+	assert_false(says(&r, "inp/offered6"));
+	offer(&r, "::", 3128);
+	r.n_offered++;
+	assert_true(says(&r, "\t\tmeta nfproto ipv6 fib daddr type local tcp "
+	    "dport { 3128 } accept comment"));
+	assert_true(says(&r, "dport { 53, 15001, 3128 } counter drop"));
+	r.n_offered = 0;
+	offer(&r, "fd00::1", 443);
+	r.n_offered++;
+	assert_true(says(&r, "\t\tip6 daddr . tcp dport { fd00::1 . 443 } fib "
+	    "daddr . iif type local accept comment"));
+	assert_true(says(&r, "iifname != { \"ag0\" } iifname != \"lo\" ip6 "
+	    "daddr . tcp dport { fd00::1 . 443 } fib daddr . iif type != "
+	    "local counter drop comment"));
+	assert_true(says(&r, "dport { 53, 15001 } counter drop"));
+	assert_false(says(&r, "inp/offered-at4"));
+	/* closed to agents with the rest of their IPv6, and to others still */
+	r.ipv6_drop = true;
+	assert_false(says(&r, "inp/offered"));
+	assert_true(says(&r, "inp/elsewhere6"));
 }
 
 static void
@@ -228,8 +299,20 @@ the_longest_rule_set_fits(void **state)
 	while (r.n_interfaces < 8)
 		snprintf(r.interfaces[r.n_interfaces++], 16,
 		    "interface-0123");
-	while (r.n_explicit < SETTINGS_LISTENERS_MAX)
-		r.explicit_ports[r.n_explicit++] = 65535;
+	r.ipv6_drop = false;
+	for (int v6 = 0; v6 < 2; v6++) {
+		for (r.n_offered = 0; r.n_offered < SETTINGS_LISTENERS_MAX;
+		    r.n_offered++)
+			offer(&r, v6 ? "2001:db8:1111:2222:3333:4444:5555:6666"
+			    : "203.113.113.113",
+			    (uint16_t)(65000 + r.n_offered));
+		assert_non_null(strstr(text_of(&r), v6 ? ":6666 . 65031 } fib"
+		    : ".113 . 65031 } fib"));
+		for (size_t i = 0; i < r.n_offered; i++)
+			offer_at(&r.offered[i], v6 ? "::" : "0.0.0.0",
+			    (uint16_t)(65000 + i));
+		assert_non_null(strstr(text_of(&r), "65031 } accept"));
+	}
 	assert_non_null(strstr(text_of(&r), "forw/rest"));
 }
 
@@ -316,6 +399,8 @@ main(void)
 		cmocka_unit_test(ipv6_is_captured_only_when_asked),
 		cmocka_unit_test(dropped_ipv6_is_told_at_once),
 		cmocka_unit_test(settings_give_ports_uids_and_interfaces),
+		cmocka_unit_test(
+		    what_is_offered_is_opened_to_agents_and_shut_to_others),
 		cmocka_unit_test(
 		    more_than_fits_is_an_error_not_a_shorter_rule_set),
 		cmocka_unit_test(the_longest_rule_set_fits),

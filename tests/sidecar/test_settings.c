@@ -110,9 +110,11 @@ each_mode_has_its_listeners(void **state)
 	is_dns(&s, 1, "[::1]:15053");
 
 	settings_default(&s, MODE_GATEWAY);
-	assert_int_equal(s.n_listeners, 2);
+	assert_int_equal(s.n_listeners, 4);
 	is_listener(&s, 0, "tproxy4", LISTEN_TPROXY, "0.0.0.0:15001");
 	is_listener(&s, 1, "tproxy6", LISTEN_TPROXY, "[::]:15001");
+	is_listener(&s, 2, "explicit", LISTEN_EXPLICIT, "0.0.0.0:15080");
+	is_listener(&s, 3, "explicit6", LISTEN_EXPLICIT, "[::]:15080");
 	assert_int_equal(s.n_dns, 2);
 	is_dns(&s, 0, "0.0.0.0:53");
 	is_dns(&s, 1, "[::]:53");

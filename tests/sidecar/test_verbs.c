@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -354,6 +355,71 @@ env_names_the_listener_of_the_cell(void **state)
 	    EXIT_CONFIG);
 }
 
+#define GATEWAY "version: 1\nmode: gateway\ninterfaces: [ag0, ag1]\n"
+#define GIVEN "listeners:\n" \
+    "  - {name: t, kind: tproxy, address: '0.0.0.0:15001'}\n" \
+    "  - {name: l, kind: explicit, address: '127.0.0.1:3127'}\n" \
+    "  - {name: u, kind: explicit, address: '192.0.2.1:3128'}\n" \
+    "  - {name: a, kind: explicit, address: '10.1.0.2:3129'}\n" \
+    "  - {name: b, kind: explicit, address: '10.2.0.2:3130'}\n"
+#define ONE(from) "cells: [{id: one, policy: [p.yaml], from: {" from "}}]\n"
+
+/* A gateway's listener is where the cell's clients are, as far as this
+ * machine's interfaces tell. */
+static void
+env_finds_a_gateways_address_on_the_cells_side(void **state)
+{
+	static const struct {
+		const char *config, *url;
+	} rows[] = {
+		{ GATEWAY ONE("interface: ag1"), "10.2.0.2:15080" },
+		{ GATEWAY ONE("cidr: 10.2.0.0/25"), "10.2.0.2:15080" },
+		{ GATEWAY ONE("interface: ag0, cidr: 10.3.0.9/32"),
+		    "10.3.0.2:15080" },
+		{ GATEWAY ONE("cidr: 10.9.0.9/32"), "10.1.0.2:15080" },
+		{ GATEWAY "cells: [{id: one, policy: [p.yaml]}]\n",
+		    "10.1.0.2:15080" },
+		{ GATEWAY "ipv6: proxy\n" ONE("cidr: 'fd02::/64'"),
+		    "10.1.0.2:15080" },
+		{ GATEWAY "ipv6: proxy\n" ONE("interface: ag2"),
+		    "[fd02::2]:15080" },
+		{ GATEWAY ONE("interface: ag2"), NULL },
+		{ GATEWAY ONE("interface: ag9"), NULL },
+		{ GATEWAY GIVEN ONE("interface: ag1"), "10.2.0.2:3130" },
+		{ GATEWAY GIVEN ONE("interface: ag0"), "10.1.0.2:3129" },
+		{ GATEWAY GIVEN ONE("interface: ag9"), "192.0.2.1:3128" },
+		{ GATEWAY GIVEN ONE("listener: l"), "127.0.0.1:3127" },
+	};
+
+	(void)state;
+	if (unshare(CLONE_NEWNET) != 0)
+		skip();
+	assert_int_equal(system("ip link add ag0 type veth peer name ag1 && "
+	    "ip link add ag2 type veth peer name ag3 && "
+	    "ip addr add 10.1.0.2/24 dev ag0 && "
+	    "ip addr add 10.3.0.2/24 dev ag0 && "
+	    "ip addr add 10.2.0.2/24 dev ag1 && "
+	    "ip addr add fd02::2/64 dev ag2"), 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char want[64];
+
+		write_file("gw.yaml", rows[i].config);
+		if (rows[i].url == NULL) {
+			assert_int_equal(run(verb_env, "env -c gw.yaml"),
+			    EXIT_FAILURE);
+			assert_string_equal(out, "");
+			assert_non_null(strstr(err, "explicit is on all "
+			    "addresses (0.0.0.0:15080), and here no "
+			    "interface"));
+			continue;
+		}
+		assert_int_equal(run(verb_env, "env -c gw.yaml"), 0);
+		snprintf(want, sizeof(want), "='http://%s'\n", rows[i].url);
+		if (strstr(out, want) == NULL)
+			fail_msg("row %zu, not %s: %s", i, want, out);
+	}
+}
+
 static void
 env_prints_no_address_that_nobody_can_reach(void **state)
 {
@@ -589,6 +655,8 @@ main(void)
 		cmocka_unit_test(test_counts_what_is_not_met),
 		cmocka_unit_test(diff_tells_wider_from_narrower_and_from_failed),
 		cmocka_unit_test(env_names_the_listener_of_the_cell),
+		cmocka_unit_test(
+		    env_finds_a_gateways_address_on_the_cells_side),
 		cmocka_unit_test(env_prints_no_address_that_nobody_can_reach),
 		cmocka_unit_test(env_takes_an_address_and_nothing_else),
 		cmocka_unit_test(env_needs_a_token_that_a_url_can_carry),
