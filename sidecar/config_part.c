@@ -634,6 +634,8 @@ read_limit(struct read *r, const struct yaml_node *n,
 		memcpy(at, &(size_t){ v }, sizeof(size_t));
 	else
 		memcpy(at, &(unsigned){ (unsigned)v }, sizeof(unsigned));
+	if (k->at == LIMIT_AT(connections))
+		r->s->connections_asked = true;
 }
 
 void

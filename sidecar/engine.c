@@ -91,7 +91,7 @@ count_engines(const struct role *r)
 }
 
 /* Beyond that clients would be reset for want of a descriptor, whoever's turn
- * it is. */
+ * it is.  Who asked for more is warned; the default is as much as fits. */
 static void
 fit_descriptors(struct role *r)
 {
@@ -106,10 +106,15 @@ fit_descriptors(struct role *r)
 	if (fit == wanted || told || r->index != 0)
 		return;
 	told = true;
-	log_line(LOG_WARN, "limits.connections is %u, the limit of "
-	    "descriptors (%ju) has room for %u, which counts: raise "
-	    "LimitNOFILE or lower limits.connections", wanted,
-	    (uintmax_t)l.rlim_cur, fit);
+	if (r->settings.connections_asked)
+		log_line(LOG_WARN, "limits.connections is %u, the limit of "
+		    "descriptors (%ju) has room for %u, which counts: raise "
+		    "LimitNOFILE or lower limits.connections", wanted,
+		    (uintmax_t)l.rlim_cur, fit);
+	else
+		log_line(LOG_INFO_, "limits.connections is %u: so many have "
+		    "room in the limit of descriptors (%ju), and none is "
+		    "configured", fit, (uintmax_t)l.rlim_cur);
 }
 
 static int

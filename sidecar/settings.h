@@ -42,6 +42,7 @@ struct settings {
 	uint16_t inbound[SETTINGS_INBOUND_MAX];
 	uint32_t n_inbound;
 	struct proxy_limits limits;
+	bool connections_asked;		/* limits.connections was written */
 	struct front_settings front;	/* ipv6_drop is filled in later */
 	uint32_t engines;		/* 0: as many as cores */
 	uint32_t ring_bytes;		/* of each producer */

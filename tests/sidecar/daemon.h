@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -35,6 +36,7 @@
 static char program[4096];
 static char dir[] = "/tmp/penstock-test-XXXXXX";
 static pid_t daemon_pid;
+static rlim_t start_descriptors __attribute__((unused));	/* 0: ours */
 
 static void
 path_of(char out[static 128], const char *name)
@@ -144,6 +146,9 @@ start(const char *const *extra, uid_t uid)
 	assert_true(p >= 0);
 	if (p != 0)
 		return p;
+	if (start_descriptors != 0 && setrlimit(RLIMIT_NOFILE,
+	    &(struct rlimit){ start_descriptors, start_descriptors }) != 0)
+		_exit(99);
 	own_network();
 	redirect("out", STDOUT_FILENO);
 	redirect("err", STDERR_FILENO);

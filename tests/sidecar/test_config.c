@@ -130,6 +130,7 @@ every_key_is_read(void **state)
 	assert_false(s->ipv6_drop);
 	assert_int_equal(s->limits.hello_ms, 2000);
 	assert_int_equal(s->limits.connections, 7);
+	assert_true(s->connections_asked);
 	assert_int_equal(s->limits.linger_bytes, 99);
 	assert_int_equal(s->limits.per_cell, 3);
 	assert_int_equal(s->limits.hello_bytes, 4096);
@@ -423,6 +424,7 @@ a_sidecar_is_one_cell_from_the_environment(void **state)
 	(void)state;
 	refused(text, &no_env, "the cell has no id");
 	c = accepted(text, &env);
+	assert_false(c->settings.connections_asked);
 	assert_string_equal(c->cells[0].id, "pod-7");
 	assert_int_equal(c->cells[0].n_labels, 2);
 	assert_string_equal(c->cells[0].labels[0].value, "a");

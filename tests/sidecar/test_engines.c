@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two engines as they are started: what each writes down is taken as its own,
- * also of one that was started again. */
+/* Engines as they are started: what each of two writes down is taken as its
+ * own, also of one that was started again; what is said of their limits. */
 #include "tests/sidecar/daemon.h"
 
 #include <arpa/inet.h>
@@ -124,11 +124,37 @@ each_has_numbers_of_its_own_in_each_of_its_lives(void **state)
 	    2 * CLIENTS * ROUNDS);
 }
 
+/* The limit of the machine is nobody's mistake, what was asked for is. */
+static void
+fewer_connections_are_a_warning_only_if_more_were_asked_for(void **state)
+{
+	(void)state;
+	start_descriptors = 640;
+	start_ready(0);
+	expect_log("msg=\"limits.connections is 300: so many have room in "
+	    "the limit of descriptors (640)");
+	assert_false(logged("level=warn role=engine"));
+	assert_int_equal(stop(), 0);
+	put("penstock.yaml", CONFIG "limits: {connections: 20000}\n");
+	start_ready(0);
+	expect_log("msg=\"limits.connections is 20000, the limit of "
+	    "descriptors (640) has room for 300, which counts: raise");
+	assert_true(logged("level=warn role=engine"));
+	assert_int_equal(stop(), 0);
+	put("penstock.yaml", CONFIG "limits: {connections: 300}\n");
+	start_ready(0);
+	pause_ms(200);
+	assert_false(logged("limits.connections"));
+	assert_int_equal(stop(), 0);
+	start_descriptors = 0;
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH(each_has_numbers_of_its_own_in_each_of_its_lives),
+		EACH(fewer_connections_are_a_warning_only_if_more_were_asked_for),
 	};
 
 	return cmocka_run_group_tests(tests, find_program, clean);
