@@ -391,7 +391,8 @@ suffix_ok(struct reading *rd, struct place at, const struct host *name)
 	    PSL_TYPE_NO_STAR_RULE) != 0)
 		problem_add(rd->ps, PROBLEM_WARNING, at,
 		    "add force: true to the rule if all of them are meant",
-		    "%sanybody may get a name under %s", rd->where,
+		    "%sanybody may get a name under %s, a suffix in the "
+		    "private section of the Public Suffix List", rd->where,
 		    name->name);
 	return true;
 }

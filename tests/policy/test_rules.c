@@ -135,6 +135,49 @@ a_wildcard_over_a_public_suffix_needs_force(void **state)
 	one_done(&o);
 }
 
+/* As the manual has it: what a registry gives out is refused, what a company
+ * gives out is a warning, and what the list does not name is neither. */
+static void
+a_wildcard_over_a_private_suffix_is_a_warning(void **state)
+{
+	static const struct { const char *name, *extra; bool loads, warned; }
+	t[] = {
+		{ "*.githubusercontent.com", "", true, true },
+		{ ".githubusercontent.com", "", true, true },
+		{ "*.github.io", "", true, true },
+		/* "*.compute.amazonaws.com" in the list is of the name above */
+		{ "*.compute.amazonaws.com", "", true, true },
+		{ "*.github.io", ", force: true", true, false },
+		{ "a.github.io", "", true, false },
+		{ "*.a.github.io", "", true, false },
+		{ "*.github.com", "", true, false },
+		/* "*.kawasaki.jp" and "!city.kawasaki.jp" */
+		{ "*.kawasaki.jp", "", false, false },
+		{ "*.x.kawasaki.jp", "", false, false },
+		{ "*.city.kawasaki.jp", "", true, false },
+		{ "*.kawasaki.jp", ", force: true", true, false },
+		{ "*.nosuchtop", "", false, false },
+	};
+	char text[256];
+	struct one o;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		snprintf(text, sizeof(text), ONE_HEAD "    - {verdict: allow, "
+		    "hostname: \"%s\"%s}\n", t[i].name, t[i].extra);
+		if (one_make(&o, text, NULL, NULL, 0) != t[i].loads ||
+		    (strstr(o.said, "warning: anybody may get a name under ")
+		    != NULL) != t[i].warned || (strstr(o.said, "error: a "
+		    "wildcard over the public suffix ") != NULL) == t[i].loads)
+			fail_msg("of %s%s: %s", t[i].name, t[i].extra, o.said);
+		one_done(&o);
+	}
+	one_rules(&o, "    - {verdict: deny, hostname: \"*.github.io\"}\n"
+	    "    - {verdict: allow, hostname: a.example}\n");
+	assert_null(strstr(o.said, "warning"));
+	one_done(&o);
+}
+
 static void
 a_file_of_names_is_read_line_by_line(void **state)
 {
@@ -347,6 +390,8 @@ main(void)
 		cmocka_unit_test(
 		    a_prefix_of_which_a_part_may_be_opened_is_no_error),
 		cmocka_unit_test(a_wildcard_over_a_public_suffix_needs_force),
+		cmocka_unit_test(
+		    a_wildcard_over_a_private_suffix_is_a_warning),
 		cmocka_unit_test(a_file_of_names_is_read_line_by_line),
 		cmocka_unit_test(a_file_of_names_may_come_in_pieces),
 		cmocka_unit_test(a_line_of_a_file_has_an_end),
