@@ -581,6 +581,7 @@ static void check_cell(struct read *r, const struct config_cell *c, size_t i);
 static void check_segment(struct read *r);
 static void check_interfaces(struct read *r);
 static void check_addresses(struct read *r);
+static void check_captured(struct read *r);
 
 static void
 check_whole(struct read *r)
@@ -612,6 +613,7 @@ check_whole(struct read *r)
 	check_interfaces(r);
 	if (r->mode_known)
 		check_addresses(r);
+	check_captured(r);
 }
 
 /* As far as can be told: the mode has its own ones. */
@@ -729,22 +731,70 @@ served_list(const struct settings *s, struct served out[static SERVED_MAX])
 	return n;
 }
 
+/* The kernel gives one port on all addresses and on one of them to nobody
+ * twice. */
+static bool
+overlap(const struct endpoint *a, const struct endpoint *b)
+{
+	if (a->port != b->port || a->port == 0 ||
+	    addr_is_v4(&a->addr) != addr_is_v4(&b->addr))
+		return false;
+	return addr_eq(&a->addr, &b->addr) ||
+	    addr_class(&a->addr) == ADDR_UNSPECIFIED ||
+	    addr_class(&b->addr) == ADDR_UNSPECIFIED;
+}
+
 /* Two of ours at one address would take each for another process. */
 static void
 check_addresses(struct read *r)
 {
 	struct served all[SERVED_MAX];
 	size_t n = served_list(r->s, all);
-	char at[ADDR_TEXT_BYTES];
+	char a[ADDR_TEXT_BYTES], b[ADDR_TEXT_BYTES];
+	struct place top = { r->file, 0, 0 };
 
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < i; k++)
 			if (endpoint_eq(&all[i].at, &all[k].at) &&
 			    all[i].at.port != 0)
-				problem_add(r->ps, PROBLEM_ERROR,
-				    (struct place){ r->file, 0, 0 },
+				problem_add(r->ps, PROBLEM_ERROR, top,
 				    "give each its own",
 				    "%s and %s have the address %s",
 				    all[k].what, all[i].what,
-				    endpoint_text(&all[i].at, at));
+				    endpoint_text(&all[i].at, a));
+			else if (overlap(&all[i].at, &all[k].at))
+				problem_add(r->ps, PROBLEM_ERROR, top,
+				    "give each its own port",
+				    "%s has the address %s and %s has %s, of "
+				    "which one is all addresses",
+				    all[k].what, endpoint_text(&all[k].at, a),
+				    all[i].what, endpoint_text(&all[i].at,
+				    b));
+}
+
+/* What a rule sends to one port finds nobody at another; the rest would be
+ * refused, and nobody would know why. */
+static void
+check_captured(struct read *r)
+{
+	const struct settings_listener *first = NULL;
+
+	for (uint32_t i = 0; i < r->s->n_listeners; i++) {
+		const struct settings_listener *l = &r->s->listeners[i];
+
+		if (l->kind != LISTEN_TPROXY && l->kind != LISTEN_REDIRECT)
+			continue;
+		if (first == NULL)
+			first = l;
+		if (l->at.port == first->at.port)
+			continue;
+		problem_add(r->ps, PROBLEM_ERROR,
+		    (struct place){ r->file, 0, 0 },
+		    "give both the same port, each on addresses of its own",
+		    "listener %s has port %u and listener %s has port %u, "
+		    "but the kernel's rules send all that they capture to "
+		    "one port", first->name, first->at.port, l->name,
+		    l->at.port);
+		return;
+	}
 }

@@ -90,6 +90,9 @@ rules_from_settings(struct rules_spec *r, const struct settings *s)
 	r->admin_port = local_port(s->admin);
 	if (s->n_dns > 0)
 		r->dns_port = s->dns[0].port;
+	for (uint32_t i = 1; i < s->n_dns; i++)
+		if (addr_class(&s->dns[i].addr) != ADDR_LOOPBACK)
+			r->dns_more[r->n_dns_more++] = s->dns[i].port;
 	for (uint32_t i = 0; i < s->n_listeners; i++)
 		add_listener(r, &s->listeners[i]);
 	for (uint32_t i = 0; i < s->n_interfaces; i++)

@@ -23,6 +23,8 @@ struct rules_spec {
 	uid_t uids[RULES_UIDS_MAX];	/* shared: exempt */
 	size_t n_uids;
 	uint16_t tcp_port, dns_port;
+	uint16_t dns_more[4];	/* gateway: where else questions are taken */
+	size_t n_dns_more;
 	char interfaces[8][16];		/* gateway: the agents' side */
 	size_t n_interfaces;
 	bool ipv6_drop;

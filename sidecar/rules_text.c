@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define RULE_BYTES 3072u
+#define FOREIGN_PORTS_MAX (1u + 4u + 1u + SETTINGS_LISTENERS_MAX)
 #define SET_BYTES 2048u		/* of SETTINGS_LISTENERS_MAX addresses */
 
 /*
@@ -321,23 +322,26 @@ static void
 gateway_foreign(const struct rules_spec *r, const char *others,
     struct text *t)
 {
-	uint16_t all[2 + SETTINGS_LISTENERS_MAX] = { r->dns_port,
-	    r->tcp_port };
-	uint16_t *everywhere = all + 2;
-	size_t n = add_everywhere(r, false, everywhere, 0);
-	char ports[sizeof(all) / sizeof(all[0]) * 8], set[SET_BYTES];
+	uint16_t all[FOREIGN_PORTS_MAX] = { r->dns_port }, *captured = all;
+	size_t n = 1;
+	char ports[FOREIGN_PORTS_MAX * 8], set[SET_BYTES];
 
-	n = add_everywhere(r, true, everywhere, n);
-	ports_text(all, n + 2, ports, sizeof(ports));
+	for (size_t i = 0; i < r->n_dns_more; i++)
+		n = add_port(all, n, r->dns_more[i]);
+	ports_text(all, n, ports, sizeof(ports));
+	rule(t, "inp/foreign-udp", "%s iifname != \"lo\" udp dport { %s } "
+	    "counter drop", others, ports);
+	captured += n;
+	captured[0] = r->tcp_port;
+	n = add_everywhere(r, false, captured, 1);
+	n = add_everywhere(r, true, captured, n);
+	ports_text(all, n + (size_t)(captured - all), ports, sizeof(ports));
 	rule(t, "inp/foreign-tcp", "%s iifname != \"lo\" tcp dport { %s } "
 	    "counter drop", others, ports);
-	rule(t, "inp/foreign-udp", "%s iifname != \"lo\" udp dport %" PRIu16
-	    " counter drop", others, r->dns_port);
-	if (n > 0) {
-		ports_text(everywhere, n, ports, sizeof(ports));
+	ports_text(captured + 1, n - 1, ports, sizeof(ports));
+	if (n > 1)
 		rule(t, "inp/self", "iifname \"lo\" tcp dport { %s } counter "
 		    "reject with tcp reset", ports);
-	}
 	if (addresses_text(r, false, set, sizeof(set)) > 0)
 		rule(t, "inp/elsewhere4", "%s iifname != \"lo\" ip daddr . "
 		    "tcp dport { %s } fib daddr . iif type != local counter "

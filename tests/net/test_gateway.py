@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from cases import GET, TCP, reached
+from cases import ASK, GET, TCP, reached
 from lab import NAMES, POLICY, PYTHON
 
 INNER, OUTER = "198.18.0.1", "198.18.2.2"
@@ -170,6 +170,23 @@ def test_the_gateways_own_programs_are_refused_at_once(open_cell):
     for address in ("127.0.0.1", "::1", INNER, OUTER):
         r = watched(open_cell, address, space="gateway")
         assert r.status == 7 and r.seconds < 2 and not r.arrived, r
+
+
+def test_questions_are_the_agents_at_each_port(lab):
+    """Of several places where they are taken."""
+    def asked(via):
+        return lab.run("world", PYTHON, "-c", ASK.replace("53)", "5353)"),
+                       OUTER, "allowed.test", "1", via).out
+    lab.up("gateway", cells=[],
+           extra='dns: ["0.0.0.0:53", "0.0.0.0:5353"]\n')
+    try:
+        for via in ("udp", "tcp"):
+            assert "error" in asked(via), via
+        lab.without("inp/foreign-udp", "inp/foreign-tcp")
+        for via in ("udp", "tcp"):
+            assert "rcode 0 answers 1" in asked(via), via
+    finally:
+        lab.down()
 
 
 def test_an_interface_of_no_cell_is_told_so(lab):

@@ -239,6 +239,21 @@ what_is_wrong_is_said_with_its_place(void **state)
 		    "listener a and listener b have the address" },
 		{ "version: 1\nmode: shared\ndns: [\"127.0.0.1:5\", "
 		    "\"127.0.0.1:5\"]\n" CELL, "dns and dns have the" },
+		{ "version: 1\nmode: shared\nlisteners: [{name: a, kind: "
+		    "explicit, address: \"0.0.0.0:1\"}, {name: b, kind: "
+		    "named, address: \"10.0.0.1:1\"}]\n" CELL,
+		    "listener a has the address 0.0.0.0:1 and listener b has "
+		    "10.0.0.1:1, of which one is all addresses; give each its "
+		    "own port" },
+		{ "version: 1\nmode: shared\ndns: [\"[fd00::1]:5\", "
+		    "\"[::]:5\"]\n" CELL, "of which one is all" },
+		{ "version: 1\nmode: gateway\ninterfaces: [ag0]\n"
+		    "listeners: [{name: a, kind: tproxy, address: "
+		    "\"0.0.0.0:1\"}, {name: e, kind: explicit, address: "
+		    "\"0.0.0.0:3\"}, {name: b, kind: tproxy, address: "
+		    "\"[::]:2\"}]\n" CELL, "listener a has port 1 and "
+		    "listener b has port 2, but the kernel's rules send all "
+		    "that they capture to one port; give both the same" },
 		{ "version: 1\nmode: shared\nbogus: 1\n" CELL,
 		    "the file has no key bogus; see penstock.yaml(5)" },
 	};
@@ -246,6 +261,19 @@ what_is_wrong_is_said_with_its_place(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		refused(rows[i].text, &no_env, rows[i].words);
+}
+
+/* On all addresses of a family and on one of the other. */
+static void
+a_port_is_had_once_in_each_family(void **state)
+{
+	(void)state;
+	config_free(accepted("version: 1\nmode: shared\nlisteners:\n"
+	    "  - {name: a, kind: explicit, address: \"0.0.0.0:1\"}\n"
+	    "  - {name: b, kind: explicit, address: \"[fd00::1]:1\"}\n"
+	    "  - {name: c, kind: explicit, address: \"10.0.0.1:2\"}\n"
+	    "  - {name: d, kind: explicit, address: \"10.0.0.2:2\"}\n" CELL,
+	    &no_env));
 }
 
 static void
@@ -524,6 +552,7 @@ main(void)
 		cmocka_unit_test(each_mode_has_its_own_listeners),
 		cmocka_unit_test(every_key_is_read),
 		cmocka_unit_test(what_is_wrong_is_said_with_its_place),
+		cmocka_unit_test(a_port_is_had_once_in_each_family),
 		cmocka_unit_test(all_errors_are_found_at_once),
 		cmocka_unit_test(N43_errors_of_every_kind_are_found_at_once),
 		cmocka_unit_test(a_refused_key_is_not_told_as_missing),

@@ -213,10 +213,18 @@ settings_give_ports_uids_and_interfaces(void **state)
 	assert_int_equal(r.dns_port, 53);
 	assert_non_null(strstr(text_of(&r), "\"ag7\""));
 	assert_int_equal(r.n_offered, 2);
+	assert_non_null(strstr(text_of(&r), "udp dport { 53 } counter drop"));
 	/* nobody comes to loopback from outside */
 	offer_at(&s.listeners[2].at, "127.0.0.1", 15080);
+	offer_at(&s.dns[0], "10.0.0.1", 53);
+	offer_at(&s.dns[1], "10.0.0.1", 5353);
+	offer_at(&s.dns[2], "127.0.0.1", 5354);
+	s.n_dns = 3;
 	rules_from_settings(&r, &s);
 	assert_int_equal(r.n_offered, 1);
+	assert_non_null(strstr(text_of(&r), "udp dport { 53, 5353 } counter"));
+	assert_non_null(strstr(text_of(&r), "tcp dport { 53, 5353, 15001, "
+	    "15080 } counter drop"));
 }
 
 static void
