@@ -40,7 +40,8 @@ count_create(void)
 	if (fd < 0)
 		return -errno;
 	if (ftruncate(fd, sizeof(struct column)) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) {
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW |
+	    F_SEAL_SEAL) < 0) {
 		int err = errno;
 
 		close(fd);

@@ -66,7 +66,8 @@ sealed(const char *name, size_t size)
 	if (fd < 0)
 		return -errno;
 	if (ftruncate(fd, (off_t)size) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) {
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW |
+	    F_SEAL_SEAL) < 0) {
 		int err = errno;
 
 		close(fd);

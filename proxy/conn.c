@@ -538,7 +538,8 @@ place_take(const struct listener *l, const struct endpoint *peer,
 	    .cell = cell_max(p, of), .client = p->limits.per_client,
 	    .apart = (cell_max(p, CELL_NONE) + 1) / 2 };
 
-	return limit_take(p->limit, &peer->addr, cell_id(p, of), &max, place);
+	return limit_take(p->parts.limit, &peer->addr, cell_id(p, of), &max,
+	    place);
 }
 
 enum reason
@@ -546,7 +547,7 @@ conn_count_cell(struct conn *c)
 {
 	struct proxy *p = c->proxy;
 
-	return limit_move(p->limit, &c->place, cell_id(p, c->cell),
+	return limit_move(p->parts.limit, &c->place, cell_id(p, c->cell),
 	    cell_max(p, c->cell));
 }
 
@@ -627,7 +628,7 @@ conn_new(struct listener *l, int fd, const struct endpoint *peer,
 	if (c == NULL) {
 		account_turned_away(l, peer, original, cell, place.held ?
 		    REASON_LIMIT_MEMORY : refused);
-		limit_give(p->limit, &place);
+		limit_give(p->parts.limit, &place);
 		conn_reset(fd);
 		return;
 	}
@@ -695,7 +696,7 @@ conn_free(struct conn *c)
 	LIST_REMOVE(c, link);
 	if (!c->place.held)
 		p->n_refusing--;
-	limit_give(p->limit, &c->place);
+	limit_give(p->parts.limit, &c->place);
 	p->n_open--;
 	p->n_late -= c->late;
 	count_add(p->parts.counts, COUNT_CONNECTIONS_OPEN, -1);

@@ -182,7 +182,6 @@ struct proxy {
 	struct proxy_limits limits;
 	const struct policy *policy;
 	const struct pins *pins;
-	struct limit *limit;
 	struct listener *listeners;
 	struct conn_list open;
 	struct conn_list gone;		/* in memory to the end of the turn */

@@ -2,53 +2,54 @@
 #include "proxy/limit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "policy/policy.h"
 
-#define LIMIT_MAGIC 0x6c696d33u
+#define LIMIT_MAGIC 0x6c696d34u
 #define LIMIT_PROBES 64u	/* places looked at for one client or cell; when
 				 * all are in use by others, it is refused */
-#define LIMIT_TRIES 8u		/* for a place while others make theirs */
 #define LIMIT_CLIENTS_MIN 1024u
 #define LIMIT_CLIENTS_MAX (1u << 17)
 #define LIMIT_CELLS 16384u	/* far from full, also while those of the
 				 * policy before hold places */
 _Static_assert(LIMIT_CELLS >= 4 * POLICY_CELLS_MAX, "room for all cells");
 
-/* The key of a place that an engine is making its own. */
-#define CLAIM(engine) ((uint64_t)(engine) + 2)
-
-/* One client or cell: its key (0: never used, 1: free, or a CLAIM) and what
- * each engine holds of it. */
+/* One client or cell (its key; 0: never used) and what the engine holds of it.
+ * Where that is nothing the place is free. */
 struct slot {
 	_Atomic uint64_t key;
-	_Atomic uint32_t open[LIMIT_ENGINES_MAX];
+	_Atomic uint32_t open;
 };
 
+/* One engine's, who alone writes it. */
 struct table {
 	uint32_t magic, clients;
 	uint64_t seed;
-	_Atomic uint32_t total[LIMIT_ENGINES_MAX];
+	_Atomic uint32_t total;
 	struct slot slot[];	/* of cells, then of clients: a flood of
 				 * addresses takes no cell's place */
 };
 
 /* One of the two parts. */
-struct among {
-	struct slot *slot;
+struct part {
+	unsigned at;
 	unsigned n;			/* a power of 2 */
 };
+static const struct part cells = { 0, LIMIT_CELLS };
 
 struct limit {
-	struct table *t;
-	size_t bytes;
-	unsigned engine;
+	struct table *tables[LIMIT_ENGINES_MAX];	/* NULL: not seen */
+	struct table *own;
+	size_t bytes;		/* of each */
+	struct part clients;	/* as all of them have it; what an engine that
+				 * was taken over says of its own is not read */
+	uint64_t seed;
 };
 
 static size_t
@@ -59,23 +60,21 @@ table_bytes(unsigned clients)
 }
 
 int
-limit_create(unsigned connections)
+limit_create(unsigned connections, uint64_t seed)
 {
-	unsigned clients = LIMIT_CLIENTS_MIN;
-	struct table head = { .magic = LIMIT_MAGIC };
+	struct table head = { .magic = LIMIT_MAGIC, .seed = seed,
+	    .clients = LIMIT_CLIENTS_MIN };
 	int fd, e;
 
-	while (clients < connections && clients < LIMIT_CLIENTS_MAX)
-		clients *= 2;
-	head.clients = clients;
-	if (getrandom(&head.seed, sizeof(head.seed), 0) !=
-	    (ssize_t)sizeof(head.seed))
-		return -EIO;
-	fd = memfd_create("penstock-limits", MFD_CLOEXEC);
+	while (head.clients < connections && head.clients < LIMIT_CLIENTS_MAX)
+		head.clients *= 2;
+	fd = memfd_create("penstock-limits", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, (off_t)table_bytes(clients)) < 0 ||
-	    pwrite(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head)) {
+	if (ftruncate(fd, (off_t)table_bytes(head.clients)) < 0 ||
+	    pwrite(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW |
+	    F_SEAL_SEAL) < 0) {
 		e = errno ? errno : EIO;
 		close(fd);
 		return -e;
@@ -83,28 +82,51 @@ limit_create(unsigned connections)
 	return fd;
 }
 
+static int
+see(struct limit *l, int fd, unsigned engine, int prot)
+{
+	struct stat st;
+	void *at;
+
+	if (engine >= LIMIT_ENGINES_MAX || l->tables[engine] != NULL ||
+	    fstat(fd, &st) < 0 || (size_t)st.st_size < sizeof(struct table) ||
+	    (l->own != NULL && (size_t)st.st_size != l->bytes))
+		return -EBADMSG;
+	at = mmap(NULL, (size_t)st.st_size, prot, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	l->bytes = (size_t)st.st_size;
+	l->tables[engine] = at;
+	return 0;
+}
+
+int
+limit_see(struct limit *l, int fd, unsigned engine, bool forget)
+{
+	return see(l, fd, engine, forget ? PROT_READ | PROT_WRITE :
+	    PROT_READ);
+}
+
 int
 limit_open(struct limit **out, int fd, unsigned engine)
 {
-	struct limit *l;
-	struct stat st;
+	struct limit *l = calloc(1, sizeof(*l));
+	int e;
 
-	if (engine >= LIMIT_ENGINES_MAX || fstat(fd, &st) < 0 ||
-	    (size_t)st.st_size < sizeof(struct table))
-		return -EBADMSG;
-	l = calloc(1, sizeof(*l));
 	if (l == NULL)
 		return -ENOMEM;
-	l->bytes = (size_t)st.st_size;
-	l->engine = engine;
-	l->t = mmap(NULL, l->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (l->t == MAP_FAILED) {
+	e = see(l, fd, engine, PROT_READ | PROT_WRITE);
+	if (e < 0) {
 		free(l);
-		return -ENOMEM;
+		return e;
 	}
-	if (l->t->magic != LIMIT_MAGIC || l->t->clients == 0 ||
-	    l->t->clients > LIMIT_CLIENTS_MAX ||
-	    table_bytes(l->t->clients) > l->bytes) {
+	l->own = l->tables[engine];
+	l->clients = (struct part){ LIMIT_CELLS, l->own->clients };
+	l->seed = l->own->seed;
+	if (l->own->magic != LIMIT_MAGIC || l->clients.n == 0 ||
+	    l->clients.n > LIMIT_CLIENTS_MAX ||
+	    (l->clients.n & (l->clients.n - 1)) != 0 ||
+	    table_bytes(l->clients.n) > l->bytes) {
 		limit_close(l);
 		return -EBADMSG;
 	}
@@ -117,7 +139,9 @@ limit_close(struct limit *l)
 {
 	if (l == NULL)
 		return;
-	munmap(l->t, l->bytes);
+	for (unsigned i = 0; i < LIMIT_ENGINES_MAX; i++)
+		if (l->tables[i] != NULL)
+			munmap(l->tables[i], l->bytes);
 	free(l);
 }
 
@@ -130,19 +154,18 @@ mix(uint64_t x, uint64_t more)
 	return x ^ x >> 32;
 }
 
-/* One of the keys of cells and clients: none of those with a meaning. */
+/* None that has a meaning. */
 static uint64_t
 key_of(uint64_t x)
 {
-	return x > CLAIM(LIMIT_ENGINES_MAX) ? x :
-	    x + CLAIM(LIMIT_ENGINES_MAX) + 1;
+	return x != 0 ? x : 1;
 }
 
 /* A keyed mix, so that a client cannot choose whom it shares a place with. */
 static uint64_t
 client_key(const struct limit *l, const struct addr *client, bool apart)
 {
-	uint64_t half[2], x = l->t->seed + apart;
+	uint64_t half[2], x = l->seed + apart;
 
 	memcpy(half, client->b, sizeof(half));
 	if (!addr_is_v4(client))
@@ -155,120 +178,91 @@ client_key(const struct limit *l, const struct addr *client, bool apart)
 static uint64_t
 cell_key(const struct limit *l, struct span id)
 {
-	uint64_t x = mix(l->t->seed, id.len);
+	uint64_t x = mix(l->seed, id.len);
 
 	for (size_t i = 0; i < id.len; i++)
 		x = mix(x, id.data[i]);
 	return key_of(x);
 }
 
-static bool
-is_claim(uint64_t key)
-{
-	return key >= CLAIM(0) && key < CLAIM(LIMIT_ENGINES_MAX);
-}
-
 /* The ith place that a key may have. */
-static struct slot *
-slot_at(const struct among *t, uint64_t key, unsigned i)
+static unsigned
+place_at(const struct part *p, uint64_t key, unsigned i)
 {
-	return &t->slot[(key + i) & (t->n - 1)];
+	return p->at + (unsigned)((key + i) & (p->n - 1));
 }
 
+/* The place of a key in our table, or one that is free; 0: all that may be
+ * looked at are in use.  (One that was never used never looks so again, so a
+ * search may end there.) */
 static unsigned
-slot_sum(const struct slot *s)
+place_find(const struct table *t, const struct part *p, uint64_t key)
 {
-	unsigned sum = 0;
+	unsigned idle = 0;
+
+	for (unsigned i = 0; i < LIMIT_PROBES; i++) {
+		unsigned at = place_at(p, key, i);
+		const struct slot *s = &t->slot[at];
+		uint64_t k = atomic_load(&s->key);
+
+		if (k == key)
+			return at + 1;
+		if (idle == 0 && atomic_load(&s->open) == 0)
+			idle = at + 1;
+		if (k == 0)
+			break;
+	}
+	return idle;
+}
+
+/* What an engine holds of a key.  Where a place became another's meanwhile it
+ * is that one's, and too many rather than too few. */
+static unsigned
+held(const struct table *t, const struct part *p, uint64_t key)
+{
+	for (unsigned i = 0; i < LIMIT_PROBES; i++) {
+		const struct slot *s = &t->slot[place_at(p, key, i)];
+		uint64_t k = atomic_load(&s->key);
+
+		if (k == key)
+			return atomic_load(&s->open);
+		if (k == 0)
+			break;
+	}
+	return 0;
+}
+
+/* In 64 bits: no engine, whatever it says, makes the sum small again. */
+static uint64_t
+held_by_all(const struct limit *l, const struct part *p, uint64_t key)
+{
+	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < LIMIT_ENGINES_MAX; i++)
-		sum += atomic_load(&s->open[i]);
-	return sum;
-}
-
-/* An idle place becomes this key's.  While it is ours alone nobody finds it,
- * nor counts: only then is it sure that it is idle.  (One that was never used
- * never looks so again, so a search may end there.) */
-static bool
-slot_claim(struct limit *l, struct slot *s, uint64_t key)
-{
-	uint64_t old = atomic_load(&s->key);
-
-	if (old == key)
-		return true;
-	if (is_claim(old) || slot_sum(s) != 0 ||
-	    !atomic_compare_exchange_strong(&s->key, &old, CLAIM(l->engine)))
-		return false;
-	if (slot_sum(s) != 0) {
-		atomic_store(&s->key, old);
-		return false;
-	}
-	atomic_store(&s->key, key);
-	return true;
-}
-
-/* The place of a key in a table, made when there is none; NULL when all that
- * may be looked at are in use. */
-static struct slot *
-slot_find(struct limit *l, const struct among *t, uint64_t key)
-{
-	struct slot *idle = NULL;
-
-	for (unsigned i = 0; i < LIMIT_PROBES; i++) {
-		struct slot *s = slot_at(t, key, i);
-		uint64_t k = atomic_load(&s->key);
-
-		if (k == key)
-			return s;
-		if (idle == NULL && !is_claim(k) && (k == 0 ||
-		    slot_sum(s) == 0))
-			idle = s;
-		if (k == 0)
-			break;
-	}
-	return idle != NULL && slot_claim(l, idle, key) ? idle : NULL;
-}
-
-/* What is held of a key, wherever: two engines that look for its place at the
- * same time may make two. */
-static unsigned
-key_sum(const struct among *t, uint64_t key)
-{
-	unsigned sum = 0;
-
-	for (unsigned i = 0; i < LIMIT_PROBES; i++) {
-		const struct slot *s = slot_at(t, key, i);
-		uint64_t k = atomic_load(&s->key);
-
-		if (k == key)
-			sum += slot_sum(s);
-		if (k == 0)
-			break;
-	}
+		if (l->tables[i] != NULL)
+			sum += held(l->tables[i], p, key);
 	return sum;
 }
 
 /* Count first, look then: two engines may both refuse the last place, they
- * never both take it.  A place that became another's meanwhile, or was being
- * made by another, is looked for again. */
+ * never both take it. */
 static bool
-take_in(struct limit *l, const struct among *t, uint64_t key, unsigned max,
+take_in(struct limit *l, const struct part *p, uint64_t key, unsigned max,
     uint32_t *place)
 {
-	for (unsigned i = 0; i < LIMIT_TRIES; i++) {
-		struct slot *s = slot_find(l, t, key);
+	unsigned at = place_find(l->own, p, key);
+	struct slot *s;
 
-		if (s == NULL)
-			continue;
-		atomic_fetch_add(&s->open[l->engine], 1);
-		if (atomic_load(&s->key) == key) {
-			if (key_sum(t, key) <= max) {
-				*place = (uint32_t)(s - l->t->slot) + 1;
-				return true;
-			}
-			i = LIMIT_TRIES;
-		}
-		atomic_fetch_sub(&s->open[l->engine], 1);
+	if (at == 0)
+		return false;
+	s = &l->own->slot[at - 1];
+	atomic_store(&s->key, key);
+	atomic_fetch_add(&s->open, 1);
+	if (held_by_all(l, p, key) <= max) {
+		*place = at;
+		return true;
 	}
+	atomic_fetch_sub(&s->open, 1);
 	return false;
 }
 
@@ -279,27 +273,21 @@ slot_give(struct limit *l, uint32_t *place)
 
 	if (*place == 0)
 		return;
-	s = &l->t->slot[*place - 1];
-	if (atomic_load(&s->open[l->engine]) > 0)
-		atomic_fetch_sub(&s->open[l->engine], 1);
+	s = &l->own->slot[*place - 1];
+	if (atomic_load(&s->open) > 0)
+		atomic_fetch_sub(&s->open, 1);
 	*place = 0;
 }
 
-static bool
-cell_take(struct limit *l, uint64_t key, unsigned max, uint32_t *place)
+static uint64_t
+total(const struct limit *l)
 {
-	const struct among cells = { l->t->slot, LIMIT_CELLS };
+	uint64_t sum = 0;
 
-	return take_in(l, &cells, key, max, place);
-}
-
-static bool
-client_take(struct limit *l, uint64_t key, unsigned max, uint32_t *place)
-{
-	const struct among clients = { l->t->slot + LIMIT_CELLS,
-	    l->t->clients };
-
-	return take_in(l, &clients, key, max, place);
+	for (unsigned i = 0; i < LIMIT_ENGINES_MAX; i++)
+		if (l->tables[i] != NULL)
+			sum += atomic_load(&l->tables[i]->total);
+	return sum;
 }
 
 enum reason
@@ -309,14 +297,15 @@ limit_take(struct limit *l, const struct addr *client, struct span cell,
 	enum reason why = REASON_NONE;
 
 	*place = (struct limit_place){ .held = true };
-	atomic_fetch_add(&l->t->total[l->engine], 1);
-	if (limit_open_total(l) > max->total)
+	atomic_fetch_add(&l->own->total, 1);
+	if (total(l) > max->total)
 		why = REASON_LIMIT_TOTAL;
-	else if (!cell_take(l, cell_key(l, cell), max->cell, &place->cell))
+	else if (!take_in(l, &cells, cell_key(l, cell), max->cell,
+	    &place->cell))
 		why = REASON_LIMIT_CELL;
-	else if (!client_take(l, client_key(l, client, false), max->client,
-	    &place->client) || (cell.len == 0 &&
-	    !client_take(l, client_key(l, client, true), max->apart,
+	else if (!take_in(l, &l->clients, client_key(l, client, false),
+	    max->client, &place->client) || (cell.len == 0 &&
+	    !take_in(l, &l->clients, client_key(l, client, true), max->apart,
 	    &place->apart)))
 		why = REASON_LIMIT_CLIENT;
 	if (why != REASON_NONE)
@@ -332,9 +321,9 @@ limit_move(struct limit *l, struct limit_place *place, struct span cell,
 	uint32_t to = 0;
 
 	if (place->cell != 0 &&
-	    atomic_load(&l->t->slot[place->cell - 1].key) == key)
+	    atomic_load(&l->own->slot[place->cell - 1].key) == key)
 		return REASON_NONE;
-	if (!cell_take(l, key, cell_max, &to))
+	if (!take_in(l, &cells, key, cell_max, &to))
 		return REASON_LIMIT_CELL;
 	slot_give(l, &place->apart);
 	slot_give(l, &place->cell);
@@ -348,31 +337,35 @@ limit_give(struct limit *l, struct limit_place *place)
 	slot_give(l, &place->apart);
 	slot_give(l, &place->client);
 	slot_give(l, &place->cell);
-	if (place->held && atomic_load(&l->t->total[l->engine]) > 0)
-		atomic_fetch_sub(&l->t->total[l->engine], 1);
+	if (place->held && atomic_load(&l->own->total) > 0)
+		atomic_fetch_sub(&l->own->total, 1);
 	place->held = false;
 }
 
 unsigned
 limit_open_total(const struct limit *l)
 {
-	unsigned sum = 0;
+	uint64_t sum = total(l);
 
-	for (unsigned i = 0; i < LIMIT_ENGINES_MAX; i++)
-		sum += atomic_load(&l->t->total[i]);
-	return sum;
+	return sum < UINT32_MAX ? (unsigned)sum : UINT32_MAX;
 }
 
 void
 limit_forget(struct limit *l, unsigned engine)
 {
-	if (engine >= LIMIT_ENGINES_MAX)
+	struct table *t;
+
+	if (engine >= LIMIT_ENGINES_MAX || l->tables[engine] == NULL)
 		return;
-	for (unsigned i = 0; i < LIMIT_CELLS + l->t->clients; i++) {
-		if (atomic_load(&l->t->slot[i].open[engine]) != 0)
-			atomic_store(&l->t->slot[i].open[engine], 0);
-		if (atomic_load(&l->t->slot[i].key) == CLAIM(engine))
-			atomic_store(&l->t->slot[i].key, 1);
+	t = l->tables[engine];
+	for (unsigned i = 0; i < LIMIT_CELLS + l->clients.n; i++) {
+		if (atomic_load(&t->slot[i].open) != 0)
+			atomic_store(&t->slot[i].open, 0);
+		if (atomic_load(&t->slot[i].key) != 0)
+			atomic_store(&t->slot[i].key, 0);
 	}
-	atomic_store(&l->t->total[engine], 0);
+	atomic_store(&t->total, 0);
+	t->magic = LIMIT_MAGIC;
+	t->clients = l->clients.n;
+	t->seed = l->seed;
 }

@@ -278,9 +278,6 @@ proxy_new(struct proxy **out, const struct proxy_parts *parts)
 	timeouts_init(p);
 	p->pipe_bytes = pipe_bytes(parts);
 	pipes_init(&p->pipes, pipe_bytes_max(p));
-	e = limit_open(&p->limit, parts->limits_fd, parts->engine);
-	if (e < 0)
-		goto out;
 	e = listeners_init(p);
 	if (e < 0)
 		goto out;
@@ -321,10 +318,7 @@ proxy_free(struct proxy *p)
 	}
 	free(p->listeners);
 	fold_free(p->fold);
-	if (p->limit != NULL) {
-		emit_flush(p->parts.emit);
-		limit_close(p->limit);
-	}
+	emit_flush(p->parts.emit);
 	if (p->flush != NULL)
 		event_free(p->flush);
 	if (p->resume != NULL)

@@ -9,6 +9,7 @@
 #include "ledger-client/count.h"
 #include "ledger-client/emit.h"
 #include "policy/decide.h"
+#include "proxy/limit.h"
 
 /*
  * One engine's proxy: what all of its connections share.  Nothing in it
@@ -66,8 +67,8 @@ struct proxy_parts {
 	const struct pins *pins;
 	struct emit *emit;
 	struct counts *counts;
-	int limits_fd;			/* shared table of open counts */
-	unsigned engine, n_engines;	/* this one's column */
+	struct limit *limit;		/* what all engines have open */
+	unsigned n_engines;
 	const struct proxy_limits *limits;
 	const struct proxy_listener *listeners;
 	size_t n_listeners;

@@ -288,7 +288,9 @@ give_engine(struct child *c)
 	int pair[2];
 
 	give_producer(c);
-	give(c, GIVE_LIMITS, p->n_engines, p->limits_fd);
+	for (unsigned i = 0; i < p->n_engines; i++)
+		give(c, GIVE_LIMITS, i, i == c->index ? p->limits_fds[i] :
+		    p->limits_ro[i]);
 	give(c, GIVE_PINS, 0, p->pins_fd);
 	for (unsigned i = 0; i < p->settings.n_listeners; i++)
 		give(c, GIVE_LISTENER, i, p->listeners[i]);

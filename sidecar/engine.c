@@ -15,6 +15,8 @@ struct engine {
 	struct proxy *proxy;
 	struct ask *ask;
 	struct pins *pins;
+	struct limit *limit;
+	unsigned n_engines;
 	struct proxy_listener listeners[SETTINGS_LISTENERS_MAX];
 	size_t n_listeners;
 	struct event *drain_limit;
@@ -22,6 +24,7 @@ struct engine {
 
 static int make_parts(struct role *r, struct engine *e);
 static void take_listeners(struct role *r, struct engine *e);
+static int open_limits(struct role *r, struct engine *e);
 static int make_proxy(struct role *r, struct engine *e);
 static void drained(void *arg);
 
@@ -38,8 +41,10 @@ engine_start(struct role *r)
 	rc = r->emit == NULL ? -ENOENT : make_parts(r, e);
 	if (rc == 0) {
 		take_listeners(r, e);
-		rc = make_proxy(r, e);
+		rc = open_limits(r, e);
 	}
+	if (rc == 0)
+		rc = make_proxy(r, e);
 	if (rc == 0)
 		proxy_set_policy(e->proxy, r->policy);
 	return rc;
@@ -81,13 +86,25 @@ take_listeners(struct role *r, struct engine *e)
 	}
 }
 
-static unsigned
-count_engines(const struct role *r)
+/* What this engine has open, and each of the others. */
+static int
+open_limits(struct role *r, struct engine *e)
 {
-	for (size_t i = 0; i < r->n_gifts; i++)
-		if (r->gifts[i].what == GIVE_LIMITS)
-			return r->gifts[i].index;
-	return 1;
+	int fd = role_take(r, GIVE_LIMITS, r->index), rc;
+
+	rc = fd < 0 ? -ENOENT : limit_open(&e->limit, fd, r->index);
+	if (fd >= 0)
+		close(fd);
+	e->n_engines = 1;
+	for (unsigned i = 0; i < LIMIT_ENGINES_MAX && rc == 0; i++) {
+		fd = role_take(r, GIVE_LIMITS, i);
+		if (fd < 0)
+			continue;
+		rc = limit_see(e->limit, fd, i, false);
+		close(fd);
+		e->n_engines++;
+	}
+	return rc;
 }
 
 /* Beyond that clients would be reset for want of a descriptor, whoever's turn
@@ -120,12 +137,10 @@ fit_descriptors(struct role *r)
 static int
 make_proxy(struct role *r, struct engine *e)
 {
-	unsigned n = count_engines(r);
 	struct proxy_parts parts = {
 		.base = r->base, .ask = e->ask, .pins = e->pins,
 		.emit = r->emit, .counts = r->counts,
-		.limits_fd = role_take(r, GIVE_LIMITS, n),
-		.engine = r->index, .n_engines = n,
+		.limit = e->limit, .n_engines = e->n_engines,
 		.limits = &r->settings.limits,
 		.listeners = e->listeners, .n_listeners = e->n_listeners,
 		.connection_base = r->number,

@@ -67,10 +67,12 @@ init(struct parent *p, const struct parent_options *o)
 	p->state_ro = p->health_ro = -1;
 	p->image_fd = p->config_dir = p->admin_fd = -1;
 	p->ledger_dir = p->ledger_lock = -1;
-	p->state = p->wake = p->limits_fd = p->pins_fd = -1;
+	p->state = p->wake = p->pins_fd = -1;
 	p->compile.fd = p->own_fd = -1;
 	for (size_t i = 0; i < COLUMNS; i++)
 		p->rings[i] = p->counts_fds[i] = p->counts_ro[i] = -1;
+	for (size_t i = 0; i < LIMIT_ENGINES_MAX; i++)
+		p->limits_fds[i] = p->limits_ro[i] = -1;
 	for (size_t i = 0; i < SETTINGS_LISTENERS_MAX; i++)
 		p->listeners[i] = -1;
 	for (size_t i = 0; i < 4; i++)
@@ -433,22 +435,26 @@ list_listeners(const struct parent *p, char *out, size_t size)
 
 /* What all roles have in common: rings, tables, the policy. */
 static uint64_t
-shared_bytes(const struct parent *p)
+bytes_of(int fd)
 {
-	const int others[] = { p->state, p->limits_fd, p->health_fd,
-	    p->pins_fd, p->image_fd };
-	uint64_t sum = 0;
 	struct stat st;
 
-	for (unsigned i = 0; i < COLUMN_ENGINE + p->n_engines; i++) {
-		if (fstat(p->rings[i], &st) == 0)
-			sum += (uint64_t)st.st_size;
-		if (fstat(p->counts_fds[i], &st) == 0)
-			sum += (uint64_t)st.st_size;
-	}
+	return fd >= 0 && fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+static uint64_t
+shared_bytes(const struct parent *p)
+{
+	const int others[] = { p->state, p->health_fd, p->pins_fd,
+	    p->image_fd };
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < COLUMN_ENGINE + p->n_engines; i++)
+		sum += bytes_of(p->rings[i]) + bytes_of(p->counts_fds[i]);
+	for (unsigned i = 0; i < p->n_engines; i++)
+		sum += bytes_of(p->limits_fds[i]);
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		if (others[i] >= 0 && fstat(others[i], &st) == 0)
-			sum += (uint64_t)st.st_size;
+		sum += bytes_of(others[i]);
 	return sum;
 }
 

@@ -94,7 +94,9 @@ struct parent {
 	/* shared with the roles */
 	int rings[COLUMNS], counts_fds[COLUMNS];
 	int counts_ro[COLUMNS];		/* for the admin, which only reads */
-	int state, wake, limits_fd, health_fd, pins_fd;
+	int limits_fds[LIMIT_ENGINES_MAX];
+	int limits_ro[LIMIT_ENGINES_MAX];	/* for the other engines */
+	int state, wake, health_fd, pins_fd;
 	int state_ro, health_ro;	/* for whoever only reads them */
 	int listeners[SETTINGS_LISTENERS_MAX];
 	int dns_udp[4], dns_tcp[4];

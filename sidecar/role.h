@@ -72,7 +72,8 @@ enum give {
 	GIVE_WAKE,		/* eventfd that wakes the recorder */
 	GIVE_COUNTS,		/* its own, by column; admin: the others' too,
 				 * read-only */
-	GIVE_LIMITS,		/* index: how many engines there are */
+	GIVE_LIMITS,		/* engine: its own and, read-only, each other's,
+				 * by engine */
 	GIVE_HEALTH,		/* struct health (admin: read-only) */
 	GIVE_LISTENER,		/* engine: index in settings.listeners;
 				 * admin: its listening socket */

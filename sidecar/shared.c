@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,6 +94,28 @@ make_counts(struct parent *p)
 	return rc;
 }
 
+/* What each engine has open, which the others read. */
+static int
+make_limits(struct parent *p)
+{
+	uint64_t seed;
+	int rc = 0;
+
+	if (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
+		return -EIO;
+	for (unsigned i = 0; i < p->n_engines && rc == 0; i++) {
+		int fd = limit_create(p->settings.limits.connections, seed);
+
+		p->limits_fds[i] = fd;
+		p->limits_ro[i] = fd < 0 ? fd : emit_read_only(fd);
+		if (p->limits_ro[i] < 0)
+			return p->limits_ro[i];
+		rc = i == 0 ? limit_open(&p->limits, fd, i) :
+		    limit_see(p->limits, fd, i, true);
+	}
+	return rc;
+}
+
 static int
 make_memory(struct parent *p)
 {
@@ -107,13 +130,11 @@ make_memory(struct parent *p)
 	p->state_ro = p->state < 0 ? p->state : emit_read_only(p->state);
 	p->health_ro = emit_read_only(p->health_fd);
 	p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	p->limits_fd = limit_create(p->settings.limits.connections);
-	if (p->state_ro < 0 || p->health_ro < 0 || p->wake < 0 ||
-	    p->limits_fd < 0)
+	if (p->state_ro < 0 || p->health_ro < 0 || p->wake < 0)
 		return -ENOMEM;
 	rc = make_counts(p);
 	if (rc == 0)
-		rc = limit_open(&p->limits, p->limits_fd, 0);
+		rc = make_limits(p);
 	if (rc == 0)
 		rc = emit_open(&p->emit, p->rings[COLUMN_PARENT], p->state,
 		    p->wake);

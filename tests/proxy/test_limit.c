@@ -3,16 +3,22 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "ledger-client/emit.h"
 #include "policy/policy.h"
 #include "proxy/limit.h"
 
 static struct limit *a, *b;
+static int fds[2];
 
 /* What is held, in the order taken. */
 static struct limit_place held[64];
@@ -21,14 +27,16 @@ static unsigned n_held;
 static int
 up(void **state)
 {
-	int fd = limit_create(100);
-
 	(void)state;
 	n_held = 0;
-	assert_true(fd >= 0);
-	assert_int_equal(limit_open(&a, fd, 0), 0);
-	assert_int_equal(limit_open(&b, fd, 1), 0);
-	close(fd);
+	for (unsigned i = 0; i < 2; i++) {
+		fds[i] = limit_create(100, 7);
+		assert_true(fds[i] >= 0);
+	}
+	assert_int_equal(limit_open(&a, fds[0], 0), 0);
+	assert_int_equal(limit_see(a, fds[1], 1, false), 0);
+	assert_int_equal(limit_open(&b, fds[1], 1), 0);
+	assert_int_equal(limit_see(b, fds[0], 0, true), 0);
 	return 0;
 }
 
@@ -38,6 +46,8 @@ down(void **state)
 	(void)state;
 	limit_close(a);
 	limit_close(b);
+	close(fds[0]);
+	close(fds[1]);
 	return 0;
 }
 
@@ -313,13 +323,134 @@ static void
 what_is_no_table_is_not_opened(void **state)
 {
 	struct limit *l;
-	int p[2];
+	int p[2], big = limit_create(5000, 7);
 
 	(void)state;
 	assert_int_equal(pipe(p), 0);
 	assert_true(limit_open(&l, p[0], 0) < 0);
+	assert_int_equal(limit_open(&l, big, LIMIT_ENGINES_MAX), -EBADMSG);
+	/* of another size, seen already, or of nobody */
+	assert_int_equal(limit_see(a, big, 2, false), -EBADMSG);
+	assert_int_equal(limit_see(a, fds[0], 1, false), -EBADMSG);
+	assert_int_equal(limit_see(a, fds[0], LIMIT_ENGINES_MAX, false),
+	    -EBADMSG);
+	/* one that was taken over shrinks nothing that others read */
+	assert_int_equal(ftruncate(fds[0], 0), -1);
+	close(big);
 	close(p[0]);
 	close(p[1]);
+}
+
+/* ---- an engine that was taken over ---- */
+
+/* A descriptor as the other engines get it. */
+static void
+no_engine_writes_what_another_has_open(void **state)
+{
+	int ro = emit_read_only(fds[0]);
+	struct limit *l;
+	int fd = limit_create(100, 7);
+
+	(void)state;
+	assert_true(ro >= 0);
+	assert_int_equal(limit_open(&l, fd, 1), 0);
+	assert_int_equal(limit_see(l, ro, 0, true), -EACCES);
+	assert_int_equal(limit_see(l, ro, 0, false), 0);
+	limit_close(l);
+	close(fd);
+	close(ro);
+}
+
+/* b's table, all of it or from here on, says the same everywhere. */
+static void
+b_says(uint8_t byte, off_t from)
+{
+	struct stat st;
+	uint8_t *junk;
+
+	assert_int_equal(fstat(fds[1], &st), 0);
+	junk = malloc((size_t)st.st_size);
+	assert_non_null(junk);
+	memset(junk, byte, (size_t)st.st_size);
+	assert_int_equal(pwrite(fds[1], junk, (size_t)(st.st_size - from),
+	    from), st.st_size - from);
+	free(junk);
+}
+
+/* What the others hold still counts, whatever it says of its own. */
+static void
+a_taken_engine_frees_no_place_of_another(void **state)
+{
+	struct addr x = addr("10.0.0.1"), y = addr("10.0.0.2");
+
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(take(a, &x, 6, 5), REASON_NONE);
+	assert_int_equal(take(a, &x, 6, 5), REASON_LIMIT_CLIENT);
+	for (unsigned byte = 0; byte < 256; byte += 51) {
+		b_says((uint8_t)byte, 0);
+		assert_true(take(a, &x, 6, 5) != REASON_NONE);
+		assert_true(take(a, &x, 5, 6) != REASON_NONE);
+	}
+	/* nor by a number that makes the sum small again */
+	for (uint32_t n = UINT32_MAX - 8; n != 0; n++) {
+		const uint32_t of_b = n;
+
+		b_says(0, 0);
+		assert_int_equal(pwrite(fds[1], &of_b, sizeof(of_b), 16),
+		    sizeof(of_b));
+		assert_true(limit_open_total(a) >= n);
+		assert_int_equal(take(a, &y, 100, 100), REASON_LIMIT_TOTAL);
+	}
+	/* it died: what the others hold is as before */
+	limit_forget(b, 1);
+	assert_int_equal(limit_open_total(a), 5);
+	assert_int_equal(take(a, &x, 6, 5), REASON_LIMIT_CLIENT);
+	assert_int_equal(take(a, &y, 6, 5), REASON_NONE);
+	assert_int_equal(take(a, &y, 6, 5), REASON_LIMIT_TOTAL);
+}
+
+/* The next one finds a table that is as new. */
+static void
+nothing_of_a_taken_engine_is_left_to_the_next(void **state)
+{
+	struct addr x = addr("10.0.0.1");
+	struct limit *parent, *next;
+	int fd = limit_create(100, 7);
+
+	(void)state;
+	assert_int_equal(limit_open(&parent, fd, 0), 0);
+	assert_int_equal(limit_see(parent, fds[1], 1, true), 0);
+	b_says(0xa5, 0);
+	assert_int_equal(limit_open(&next, fds[1], 1), -EBADMSG);
+	limit_forget(parent, 1);
+	assert_int_equal(limit_open(&next, fds[1], 1), 0);
+	assert_int_equal(limit_see(next, fds[0], 0, false), 0);
+	assert_int_equal(take(a, &x, 9, 1), REASON_NONE);
+	assert_int_equal(take(next, &x, 9, 1), REASON_LIMIT_CLIENT);
+	limit_close(next);
+	limit_close(parent);
+	close(fd);
+}
+
+/* Claims close places, and open none. */
+static void
+a_taken_engine_can_only_refuse(void **state)
+{
+	struct limit_max max = { 1000, 2, 1000, 1000 };
+	struct addr x = addr("10.0.0.1");
+
+	(void)state;
+	for (unsigned byte = 0; byte < 256; byte++) {
+		unsigned got = 0;
+
+		b_says((uint8_t)byte, 0);
+		for (unsigned i = 0; i < 4; i++)
+			got += take_of(a, "one", &x, &max) == REASON_NONE;
+		assert_in_range(got, 0, 2);
+		while (n_held > 0)
+			limit_give(a, &held[--n_held]);
+	}
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
@@ -338,6 +469,10 @@ main(void)
 		T(cells_share_no_place),
 		T(two_engines_never_hold_two_places_of_one),
 		T(what_is_no_table_is_not_opened),
+		T(no_engine_writes_what_another_has_open),
+		T(a_taken_engine_frees_no_place_of_another),
+		T(nothing_of_a_taken_engine_is_left_to_the_next),
+		T(a_taken_engine_can_only_refuse),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,6 +58,7 @@ static struct {
 	struct emit_state *state;
 	struct counts *counts;
 	struct pins *pins;
+	struct limit *limit;
 	struct ask *ask;
 	struct policy *policy;
 	const struct proxy_limits *limits;
@@ -331,10 +332,13 @@ stage_up(const char *policy, const struct proxy_limits *limits)
 	    0, sv), 0);
 	assert_int_equal(ask_new(&st.ask, st.base, sv[0]), 0);
 	st.asked = sv[1];
+	e = limit_create(1000, 1);
+	assert_int_equal(limit_open(&st.limit, e, 0), 0);
+	close(e);
 	listeners();
 	st.parts = (struct proxy_parts){ .base = st.base, .ask = st.ask,
 	    .pins = st.pins, .emit = st.emit, .counts = st.counts,
-	    .limits_fd = limit_create(1000), .n_engines = 1,
+	    .limit = st.limit, .n_engines = 1,
 	    .limits = limits ? limits : &stage_limits,
 	    .listeners = st.listeners, .n_listeners = 4,
 	    .connection_base = 1 };
@@ -401,7 +405,7 @@ stage_down(void)
 	close(st.asked);
 	close(st.orders[0]);
 	close(st.orders[1]);
-	close(st.parts.limits_fd);
+	limit_close(st.limit);
 }
 
 void
