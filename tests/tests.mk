@@ -10,4 +10,4 @@ FUZZ_TARGETS := fuzz_charter fuzz_image fuzz_dns_query fuzz_dns_answer fuzz_hell
 sidecar_TESTS += confine seccomp
 proxy_TESTS += opening
 sidecar_TESTS += engines
-REPLAY_TESTS += test_opening test_flood test_shown
+REPLAY_TESTS += test_opening test_flood test_shown test_counts

@@ -480,6 +480,35 @@ def test_kill_of_the_parent_leaves_nobody_serving(fresh):
     assert not reached(r) and not r.arrived and r.seconds < 2, r
 
 
+def test_b070_without_its_policy_it_stays_closed(fresh):
+    """Killed, and started while its policy is away, empty or cut short: that
+    is told, and nothing passes; once it is back so is the service, for who
+    kept an address too."""
+    lab = fresh
+    assert reached(fetch(lab))
+    with open(lab.policy) as f:
+        policy = f.read()
+    lab.stop(lab.penstock, signal.SIGKILL)
+    for text in (None, "", policy[:policy.index("ports: [80]")], "\0" * 4096):
+        os.unlink(lab.policy)
+        if text is not None:
+            with open(lab.policy, "w") as f:
+                f.write(text)
+        else:
+            os.symlink("nowhere", lab.policy)
+        r = lab.verb("serve", "-c", lab.conf, timeout=5)
+        assert r.status == 78 and "policy.yaml" in r.err, (text, r)
+        for name in ("allowed.test", "evil.test"):
+            r = lab.watched(lambda lab: fetch(lab, name))
+            assert not reached(r) and not r.arrived, (text, r)
+            assert r.seconds < 2, (text, r)
+    os.unlink(lab.policy)
+    with open(lab.policy, "w") as f:
+        f.write(policy)
+    lab.serve()
+    assert reached(fetch(lab)) and not reached(fetch(lab, "evil.test"))
+
+
 MANY = """
 import socket
 kept = 0

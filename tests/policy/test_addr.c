@@ -69,6 +69,41 @@ N20_B09_an_embedded_ipv4_address_is_judged_as_that_address(void **state)
 	assert_true(addr_parse(&a, span_str("2001:db8:64::a00:1")));
 	j = addr_judged(&a, &p, 1);
 	assert_int_equal(addr_class(&j), ADDR_PRIVATE);
+	assert_int_equal(class_of("2606::200:5efe:7f00:1"), ADDR_LOOPBACK);
+	assert_int_equal(class_of("2606::100:5efe:7f00:1"), ADDR_PUBLIC);
+}
+
+/* RFC 6052 2.4, and a prefix that leaves no room for an address. */
+static void
+N20_B09_a_prefix_of_any_length_has_its_address(void **state)
+{
+	static const struct {
+		const char *prefix, *addr, *judged;
+	} t[] = {
+		{ "2001:db8::/32", "2001:db8:c000:221::", "192.0.2.33" },
+		{ "2001:db8:100::/40", "2001:db8:1c0:2:21::", "192.0.2.33" },
+		{ "2001:db8:122::/48", "2001:db8:122:c000:2:2100::",
+		    "192.0.2.33" },
+		{ "2001:db8:122:300::/56", "2001:db8:122:3c0:0:221::",
+		    "192.0.2.33" },
+		{ "2001:db8:122:344::/64", "2001:db8:122:344:c0:2:2100::",
+		    "192.0.2.33" },
+		{ "2001:db8:122:344::/96", "2001:db8:122:344::c000:221",
+		    "192.0.2.33" },
+		{ "2001:db8:122:344::/104", "2001:db8:122:344::a:221",
+		    "2001:db8:122:344::a:221" },
+	};
+	char text[ADDR_TEXT_BYTES];
+	struct prefix p;
+	struct addr a;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		assert_true(prefix_parse(&p, span_str(t[i].prefix)));
+		assert_true(addr_parse(&a, span_str(t[i].addr)));
+		a = addr_judged(&a, &p, 1);
+		assert_string_equal(addr_text(&a, text), t[i].judged);
+	}
 }
 
 static void
@@ -198,6 +233,7 @@ main(void)
 		cmocka_unit_test(special_use_ranges_have_their_class),
 		cmocka_unit_test(
 		    N20_B09_an_embedded_ipv4_address_is_judged_as_that_address),
+		cmocka_unit_test(N20_B09_a_prefix_of_any_length_has_its_address),
 		cmocka_unit_test(B017_only_canonical_literals_are_addresses),
 		cmocka_unit_test(prefixes_are_strict_and_hold_what_they_say),
 		cmocka_unit_test(

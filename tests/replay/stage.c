@@ -623,6 +623,18 @@ stage_record(enum record_kind kind)
 	return NULL;
 }
 
+int64_t
+stage_count(enum count what)
+{
+	return count_sum(st.counts, what);
+}
+
+int64_t
+stage_denied(enum reason why)
+{
+	return count_denied_sum(st.counts, why);
+}
+
 bool
 stage_no_record(enum record_kind kind)
 {

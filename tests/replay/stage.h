@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 
+#include "ledger-client/count.h"
 #include "ledger-client/record.h"
 #include "proxy/proxy.h"
 
@@ -79,6 +80,8 @@ size_t stage_read_head(int fd, char *out, size_t size);
 /* The next record of that kind; fails the test when none comes. */
 const struct record *stage_record(enum record_kind kind);
 bool stage_no_record(enum record_kind kind);
+int64_t stage_count(enum count what);
+int64_t stage_denied(enum reason why);
 
 /* A ClientHello with this name (NULL: none): its length. */
 size_t stage_hello(const char *name, uint8_t *out, size_t size);

@@ -293,6 +293,58 @@ a_later_hello_of_another_name_is_cut(void **state)
 	}
 }
 
+/* However much of another protocol stands before it. */
+static void
+a_hello_far_behind_is_cut(void **state)
+{
+	static char lot[60000];
+	struct stage_job job = { .data = lot, .len = sizeof(lot) };
+	int fd, server;
+	bool reset;
+	size_t n;
+
+	(void)state;
+	memset(lot, 'x', sizeof(lot));
+	fd = job.fd = opaque(&server);
+	stage_begin(&job);
+	stage_expect(server, lot, sizeof(lot));
+	assert_true(stage_await(&job));
+	n = stage_hello("denied.test", hello, sizeof(hello));
+	stage_send(fd, hello, n);
+	denial(REASON_OTHER_NAME);
+	assert_true(stage_read_all(server, got, sizeof(got), &reset) < 11);
+	close(fd);
+	close(server);
+}
+
+/* An idle flow may be one for long; one that has begun what is read may not. */
+static void
+what_begins_and_does_not_end_has_the_time_of_a_hello(void **state)
+{
+	static const struct {
+		const char *bytes;
+		enum reason why;
+	} t[] = { { "\x16", REASON_HELLO_TIMEOUT },
+		{ "GET / HTTP/1.1\r\nHost", REASON_HEAD_TIMEOUT },
+		{ "\x15", REASON_HEAD_TIMEOUT } };
+	struct proxy_limits l = stage_limits;
+	int64_t began;
+	int fd, server;
+
+	(void)state;
+	l.idle_ms = 20000;
+	stage_limit(&l);
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		fd = opaque(&server);
+		usleep(200000);
+		began = stage_now_ms();
+		say(fd, t[i].bytes);
+		is_cut(fd, server, t[i].why);
+		assert_in_range(stage_now_ms() - began, l.hello_ms - 50,
+		    l.hello_ms + 1000);
+	}
+}
+
 /* Behind a hello the server's answer is known or another hello is waited for:
  * bytes that are no TLS do not hide a retry. */
 static void
@@ -397,6 +449,8 @@ main(void)
 		T(a_lone_byte_waits_until_it_can_be_told),
 		T(each_request_of_an_opaque_flow_is_judged),
 		T(a_later_hello_of_another_name_is_cut),
+		T(a_hello_far_behind_is_cut),
+		T(what_begins_and_does_not_end_has_the_time_of_a_hello),
 		T(a_retry_behind_other_bytes_is_watched_for),
 		T(other_bytes_pass_as_they_are),
 	};

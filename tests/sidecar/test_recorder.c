@@ -207,12 +207,15 @@ nothing_is_allowed_while(int how)
 
 	start();
 	writing = how;
+	writes = 0;
 	put(0, 20);
 	turn(60);
 	assert_false(emit_ready(s->emit));
 	record_init(&r, RECORD_DECISION);
 	assert_int_equal(emit_decision(s->emit, &r, 0), -EAGAIN);
-	assert_true(count_sum(s->role.counts, COUNT_RECORD_ERRORS) > 0);
+	assert_true(writes > 0);
+	assert_int_equal(count_sum(s->role.counts, COUNT_RECORD_ERRORS),
+	    writes);
 	writing = WHOLE;
 	turn(1300);
 	assert_true(emit_ready(s->emit));
