@@ -132,6 +132,7 @@ $(foreach t,$(REPLAY_TESTS),$(eval $(call replay_rules,$(t))))
 $(foreach t,$(FAULT_TESTS),$(eval $(call unit_rules,sidecar,../fault/$(t))))
 
 $(B)/tests/replay/test_reload: LDFLAGS += -Wl,--wrap=time
+$(B)/tests/replay/test_again: LDFLAGS += -Wl,--wrap=getsockname
 $(B)/tests/replay/test_http: LDFLAGS += -Wl,--wrap=realloc
 $(B)/tests/replay/test_records: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc
 $(B)/tests/sidecar/../fault/test_malloc: LDFLAGS += \

@@ -143,6 +143,18 @@ policy_cell_by_id(const struct policy *p, struct span id)
 	return CELL_NONE;
 }
 
+uint64_t
+policy_cell_token(const struct policy *p, uint32_t cell)
+{
+	const struct image_cell *c = cell_at(p, cell);
+	uint64_t token = 0;
+
+	if (c == NULL || c->from.kind != CELL_FROM_CREDENTIAL)
+		return 0;
+	memcpy(&token, c->from.token_hash, sizeof(token));
+	return token != 0 ? token : 1;
+}
+
 /* Hash and compare whether or not the cell exists, so that the time tells
  * nothing about which part was wrong. */
 static uint32_t

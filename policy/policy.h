@@ -150,6 +150,9 @@ struct span policy_image(const struct policy *p);
 /* By id; CELL_NONE when there is none. */
 uint32_t policy_cell_by_id(const struct policy *p, struct span id);
 
+/* Tells one token of a cell's credential from another; 0: it has none. */
+uint64_t policy_cell_token(const struct policy *p, uint32_t cell);
+
 /* Views into the image, valid as long as the policy. */
 struct cell_view {
 	struct span id;

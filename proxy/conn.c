@@ -31,7 +31,8 @@ static const struct {
 	[CONN_NAME] = { "name", BIT(CONN_DECIDE) | BIT(CONN_END) },
 	[CONN_DECIDE] = { "decide", BIT(CONN_RESOLVE) | BIT(CONN_RELAY) |
 	    BIT(CONN_END) },
-	[CONN_RESOLVE] = { "resolve", BIT(CONN_DIAL) | BIT(CONN_END) },
+	[CONN_RESOLVE] = { "resolve", BIT(CONN_DIAL) | BIT(CONN_NAME) |
+	    BIT(CONN_END) },
 	[CONN_DIAL] = { "dial", BIT(CONN_RELAY) | BIT(CONN_NAME) |
 	    BIT(CONN_END) },
 	[CONN_RELAY] = { "relay", BIT(CONN_NAME) | BIT(CONN_RESOLVE) |
@@ -690,6 +691,7 @@ conn_free(struct conn *c)
 	buf_free(&c->in);
 	forward_free(c);
 	free(c->names);
+	free(c->shown);
 	free(c->open);
 	if (c->queued)
 		TAILQ_REMOVE(&p->again, c, later);

@@ -132,6 +132,10 @@ struct conn {
 	struct opening *open;
 	struct forward *forward;	/* HTTP: state of the exchange */
 	char *names;			/* of a flow without one: pinned_keep */
+	char *shown;			/* shown behind the decision, where no
+					 * rule for it let it pass */
+	uint64_t token;			/* whose request was last, by that of
+					 * its credential; 0: it showed none */
 	struct record *end;		/* what the end record begins with; when
 					 * that is out: whose it was */
 	size_t end_bytes;
@@ -150,7 +154,9 @@ struct conn {
 	bool inside;			/* in a CONNECT tunnel */
 	bool no_sni;			/* a hello without a name passed */
 	bool ech;			/* a hello with ECH passed */
-	bool bytes;			/* passed as neither TLS nor HTTP */
+	bool bytes;			/* passed as neither TLS nor HTTP, or
+					 * none before its end */
+	bool shown_pinned;		/* the address was that name's */
 	bool up_alive;			/* upstream counted */
 	bool told;			/* the answer is in client.out */
 	bool end_told;			/* the end is out */
@@ -297,8 +303,12 @@ void again_judge(struct conn *c);
 /* The same without cutting what is open: what it asks next is judged for its
  * cell in the new policy. */
 void again_renumber(struct conn *c);
-/* The request at hand is this cell's: a new policy finds it again by that. */
-void again_keep_cell(struct conn *c);
+/* The request at hand is this cell's, by a credential or by where it comes
+ * from: a new policy finds it again by that. */
+void again_keep_cell(struct conn *c, bool by_credential);
+/* This name was let pass behind the decision, and has none of its own: a new
+ * policy may forbid it.  False: no memory. */
+MUST_USE bool again_keep_shown(struct conn *c, const struct host *name);
 
 /* Records.  Of denials that are too many the rest is counted (fold_takes). */
 int account_decision(struct conn *c, const struct decision *d,

@@ -106,7 +106,7 @@ find_cell(struct conn *c, const struct http_request *rq)
 	}
 	if (c->cell == CELL_NONE)
 		return why;
-	again_keep_cell(c);
+	again_keep_cell(c, rq->credential.len > 0);
 	return conn_count_cell(c);
 }
 

@@ -137,10 +137,16 @@ passes_by_report(const struct conn *c, const struct decide_at *at)
 bool
 tunnel_reads_first(struct conn *c)
 {
+	struct opening *o = c->open;
+
 	if (c->up.eof || c->up.reset)	/* nor is there who would answer */
 		return false;
-	c->open->decided = c->open->port_closed = false;
-	c->open->scanned = 0;
+	o->decided = o->port_closed = false;
+	o->scanned = 0;
+	if (!c->inside) {		/* it was a pin's, not shown */
+		o->name.len = 0;
+		o->from = NAME_FROM_NONE;
+	}
 	conn_enter(c, CONN_NAME);
 	return true;
 }
@@ -227,7 +233,7 @@ tell_hello(struct conn *c)
 	    !passes_by_report(c, &at) && weigh_fits(c, &d, &to))
 		return account_inner(c, name, NAME_FROM_SNI, &d);
 	account_hello(c);
-	return 0;
+	return !again_keep_shown(c, name) ? -ENOMEM : 0;
 }
 
 static enum step
@@ -235,15 +241,17 @@ opaque_hello(struct conn *c)
 {
 	struct opening *o = c->open;
 	struct decide_at at = conn_at(c);
+	int e;
 
 	if (o->hello.ech && decide_ech_denied(&at))
 		return conn_refuse(c, REASON_ECH);
 	if (!name_fits(c, &o->hello.name))
 		return other_name(c, &o->hello.name, REASON_OTHER_NAME);
-	if (tell_hello(c) < 0)
-		return conn_refuse(c, REASON_LEDGER_UNAVAILABLE);
-	/* A rule for the protocol asks for no name. */
-	c->ech = c->ech || o->hello.ech;
+	e = tell_hello(c);
+	if (e < 0)
+		return conn_refuse(c, e == -ENOMEM ? REASON_LIMIT_MEMORY :
+		    REASON_LEDGER_UNAVAILABLE);
+	conn_keep_hello(c, &o->hello);
 	return begin_hello(c) < 0 ? conn_refuse(c, REASON_LIMIT_MEMORY) :
 	    STEP_WAIT;
 }
@@ -276,6 +284,7 @@ gate_opaque(struct conn *c)
 	if (p == PARSE_MORE)
 		return STEP_WAIT;
 	o->gate = GATE_WATCH;
+	c->bytes = true;
 	c->moved_ms = conn_now_ms();
 	c->deadline_ms = c->moved_ms + c->proxy->limits.idle_ms;
 	return STEP_NEXT;
@@ -498,8 +507,10 @@ tunnel_gate(struct conn *c)
 	if (s != STEP_WAIT)
 		return s;
 	if (c->client.eof && c->open->gate == GATE_OPAQUE &&
-	    buf_left(&c->in) == 0)
+	    buf_left(&c->in) == 0) {
+		c->bytes = true;
 		return gate_open(c);
+	}
 	if (c->client.eof && c->open->gate != GATE_FLIGHT &&
 	    c->open->gate != GATE_WATCH)
 		return gate_ended(c);

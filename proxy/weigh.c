@@ -96,7 +96,8 @@ weigh_inside_name(struct conn *c)
 	}
 	/* Only an address rule opens this one: it is what lets it pass. */
 	if (!weigh_fits(c, &d, &o->to))
-		return hello_passes(c);
+		return again_keep_shown(c, &o->hello.name) ?
+		    hello_passes(c) : REASON_LIMIT_MEMORY;
 	return account_inner(c, &o->hello.name, NAME_FROM_SNI, &d) < 0 ?
 	    REASON_LEDGER_UNAVAILABLE : REASON_NONE;
 }

@@ -5,6 +5,7 @@ dns_TESTS := message way pin pin_read cache resolve ask front front_tcp front_en
 proxy_TESTS := limit hello ja4 flight http http_body http_write refuse buf side watch pipes listen
 sidecar_TESTS := own beneath change config parent disk source ipc compile main sockets rules open_table verb verbs admin recorder settings rules_route warden
 REPLAY_TESTS := test_tls test_http test_kept test_life test_bugs test_ends test_reload test_records test_told test_cells test_requests test_connect
+REPLAY_TESTS += test_again
 FAULT_TESTS := test_attack test_malloc
 FUZZ_TARGETS := fuzz_charter fuzz_image fuzz_dns_query fuzz_dns_answer fuzz_hello fuzz_http fuzz_response fuzz_host fuzz_addr fuzz_yaml fuzz_record fuzz_opening
 sidecar_TESTS += confine seccomp

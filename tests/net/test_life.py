@@ -285,6 +285,17 @@ def test_b67_flows_that_a_new_policy_forbids_are_cut(fresh):
         "\n", 6) == b"cut\n"
 
 
+def test_flows_whose_bytes_a_new_policy_would_not_carry_are_cut(fresh):
+    """The name is still allowed, but not to a client that shows none."""
+    lab = fresh
+    assert held_over(lab, POLICY, 1) == b"kept\n"
+    read = "\n".join(
+        line.replace(", protocol: tcp", "") if "echo.test" in line else line
+        for line in POLICY.splitlines()) + "\n"
+    assert read != POLICY
+    assert held_over(lab, read, 6) == b"cut\n"
+
+
 def test_a_killed_engine_comes_back(fresh):
     lab = fresh
     old = pids(lab, "engine")

@@ -113,12 +113,25 @@ stage_listen(const char *addr, uint16_t port)
 /* The second cell, of who shows a credential; NULL: there is none. */
 static const char *agent_text, *agent_run;
 static const char *cell_order;
+static const char *agent_token, *home;
 
 void
 stage_agent(const char *text, const char *run)
 {
 	agent_text = text;
 	agent_run = run;
+}
+
+void
+stage_token(const char *token)
+{
+	agent_token = token;
+}
+
+void
+stage_home(const char *prefix)
+{
+	home = prefix;
 }
 
 void
@@ -143,13 +156,21 @@ build_policy(const char *text, struct policy **out, uint8_t **image)
 	    .labels[0].key = "run" } };
 	struct policy_source src = { .cells = cells, .generation = 1,
 	    .now_s = (int64_t)time(NULL) };
+	struct span token;
 	size_t len = 0;
 
 	if (agent != NULL)
 		snprintf(both[1].labels[0].value,
 		    sizeof(both[1].labels[0].value), "%s", agent_run);
-	crypto_generichash(both[1].from.token_hash, 32,
-	    (const uint8_t *)"secret", 6, NULL, 0);
+	token = span_str(agent_token ? agent_token : "secret");
+	crypto_generichash(both[1].from.token_hash, 32, token.data, token.len,
+	    NULL, 0);
+	if (home != NULL) {
+		both[0].from.kind = CELL_FROM_NET;
+		both[0].from.has_prefix = true;
+		assert_true(prefix_parse(&both[0].from.prefix,
+		    span_str(home)));
+	}
 	for (const char *at = cell_order ? cell_order : agent ? "ca" : "c";
 	    *at != '\0'; at++)
 		cells[src.n_cells++] = both[*at == 'a'];

@@ -38,6 +38,11 @@ void stage_limit(const struct proxy_limits *limits);	/* of other limits */
 /* From the next policy on: cell "agent", who shows agent:secret, of this run
  * and with this policy; NULL: none. */
 void stage_agent(const char *text, const char *run);
+/* From the next policy on: what the agent has to show; NULL: "secret". */
+void stage_token(const char *token);
+/* From the next policy on: the cell "cell" is that of clients from this prefix
+ * only; NULL: of everybody. */
+void stage_home(const char *prefix);
 /* The cells in this order, c(ell) and a(gent): "ac", say, or "a" alone; NULL:
  * as ever. */
 void stage_cells(const char *order);
