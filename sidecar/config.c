@@ -582,6 +582,7 @@ static void check_segment(struct read *r);
 static void check_interfaces(struct read *r);
 static void check_addresses(struct read *r);
 static void check_captured(struct read *r);
+static void check_inside(struct read *r);
 
 static void
 check_whole(struct read *r)
@@ -614,6 +615,8 @@ check_whole(struct read *r)
 	if (r->mode_known)
 		check_addresses(r);
 	check_captured(r);
+	if (r->s->mode == MODE_GATEWAY)
+		check_inside(r);
 }
 
 /* As far as can be told: the mode has its own ones. */
@@ -796,5 +799,33 @@ check_captured(struct read *r)
 		    "one port", first->name, first->at.port, l->name,
 		    l->at.port);
 		return;
+	}
+}
+
+static bool
+is_interface(const struct settings *s, const char *name)
+{
+	for (uint32_t i = 0; i < s->n_interfaces; i++)
+		if (strcmp(s->interfaces[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* Elsewhere nothing is captured: only a listener on one address answers. */
+static void
+check_inside(struct read *r)
+{
+	for (size_t i = 0; i < r->c->n_cells; i++) {
+		const struct config_cell *c = &r->c->cells[i];
+
+		if (c->from.kind == CELL_FROM_NET &&
+		    c->from.interface[0] != '\0' &&
+		    !is_interface(r->s, c->from.interface))
+			problem_add(r->ps, PROBLEM_WARNING, c->at, "add it, "
+			    "unless its clients are to use a listener on one "
+			    "address only", "cell %s is known by the "
+			    "interface %s, which is none of interfaces: "
+			    "nothing is captured there", c->id,
+			    c->from.interface);
 	}
 }

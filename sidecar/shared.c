@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
@@ -174,9 +175,22 @@ said(const char *what, const struct endpoint *at, int rc)
 	return rc;
 }
 
+/* It may come later, with the first agent; misspelt it never does. */
+static void
+miss_interfaces(const struct settings *s)
+{
+	for (uint32_t i = 0; i < s->n_interfaces; i++)
+		if (if_nametoindex(s->interfaces[i]) == 0)
+			log_line(LOG_WARN, "no interface of this host has the "
+			    "name %s: until there is one nobody is served "
+			    "there; interfaces: is to name those of the "
+			    "agents", s->interfaces[i]);
+}
+
 static int
 make_listeners(struct parent *p)
 {
+	miss_interfaces(&p->settings);
 	for (unsigned i = 0; i < p->settings.n_listeners; i++) {
 		const struct settings_listener *l = &p->settings.listeners[i];
 		int fd = said(l->name, &l->at, sockets_listen(&l->at,

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -255,6 +256,18 @@ status_of(int error)
 	}
 }
 
+/* Rules for one that is to come are rules; for one that is misspelt, too. */
+static void
+miss_interfaces(const struct rules_spec *r)
+{
+	for (size_t i = 0; i < r->n_interfaces; i++)
+		if (if_nametoindex(r->interfaces[i]) == 0)
+			fprintf(stderr, "penstock rules apply: warning: no "
+			    "interface of this host has the name %s; until "
+			    "there is one nothing is captured there\n",
+			    r->interfaces[i]);
+}
+
 static int
 run(const char *what, const struct rules_spec *r)
 {
@@ -278,5 +291,7 @@ run(const char *what, const struct rules_spec *r)
 		error = rules_remove(why, sizeof(why));
 	if (error != 0)
 		fprintf(stderr, "penstock rules %s: %s\n", what, why);
+	else if (strcmp(what, "apply") == 0)
+		miss_interfaces(r);
 	return status_of(error);
 }

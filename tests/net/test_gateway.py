@@ -213,6 +213,29 @@ def test_an_interface_of_no_cell_is_told_so(lab):
         lab.down()
 
 
+def test_an_interface_that_is_not_there_is_told(lab):
+    lab.unguarded("gateway")
+    lab.forward(False)
+    lab.config("gateway", cells=AG0)
+    try:
+        r = lab.verb("rules", "apply", "-c", lab.conf)
+        assert r.status == 0 and not r.text, r
+        lab.serve()
+        assert "no interface" not in lab.log()
+        lab.stop(lab.penstock)
+        with open(lab.conf) as f:
+            text = f.read()
+        with open(lab.conf, "w") as f:
+            f.write(text.replace("[ag0]", "[ag0, agO]"))
+        r = lab.verb("rules", "apply", "-c", lab.conf)
+        assert r.status == 0 and "has the name agO; until" in r.err, r
+        lab.serve()
+        assert "no interface of this host has the name agO" in lab.log()
+        assert "name ag0" not in lab.log() + r.err
+    finally:
+        lab.down()
+
+
 # ---- addresses that the operator gave ----
 
 def test_a_given_address_is_answered_by_its_own_interface(lab):

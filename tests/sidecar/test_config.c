@@ -263,6 +263,27 @@ what_is_wrong_is_said_with_its_place(void **state)
 		refused(rows[i].text, &no_env, rows[i].words);
 }
 
+static void
+a_cell_behind_an_interface_that_is_not_watched_is_told(void **state)
+{
+	static const char text[] = "version: 1\nmode: gateway\n"
+	    "interfaces: [%s]\ncells:\n"
+	    "  - {id: a, policy: [p], from: {interface: ag0}}\n"
+	    "  - {id: b, policy: [p], from: {interface: ag1}}\n";
+	char both[512], one[512];
+
+	(void)state;
+	snprintf(both, sizeof(both), text, "ag0, ag1");
+	snprintf(one, sizeof(one), text, "ag0");
+	config_free(accepted(both, &no_env));
+	assert_string_equal(said, "");
+	config_free(accepted(one, &no_env));
+	assert_non_null(strstr(said, "6:5: warning: cell b is known by the "
+	    "interface ag1, which is none of interfaces: nothing is captured "
+	    "there; add it"));
+	assert_null(strstr(said, "cell a"));
+}
+
 /* On all addresses of a family and on one of the other. */
 static void
 a_port_is_had_once_in_each_family(void **state)
@@ -552,6 +573,8 @@ main(void)
 		cmocka_unit_test(each_mode_has_its_own_listeners),
 		cmocka_unit_test(every_key_is_read),
 		cmocka_unit_test(what_is_wrong_is_said_with_its_place),
+		cmocka_unit_test(
+		    a_cell_behind_an_interface_that_is_not_watched_is_told),
 		cmocka_unit_test(a_port_is_had_once_in_each_family),
 		cmocka_unit_test(all_errors_are_found_at_once),
 		cmocka_unit_test(N43_errors_of_every_kind_are_found_at_once),
