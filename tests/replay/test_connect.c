@@ -330,6 +330,46 @@ B037_without_one_that_lives_it_is_told_in_time(void **state)
 	close(hole);
 }
 
+/* The port says nothing of what comes inside. */
+static void
+B022_what_stands_inside_is_read_on_any_port(void **state)
+{
+	static const char *const names[] = { "allowed.test", "second.test" };
+	int web = stage_listen(ORIGIN, 80), fd, server;
+	char ask[64];
+	bool reset;
+	size_t n;
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		fd = asks(i < 2 ? "allowed.test:80" : "allowed.test:443");
+		stage_read_head(fd, got, sizeof(got));
+		assert_memory_equal(got, "HTTP/1.1 200", 12);
+		server = stage_accept(i < 2 ? web : tls);
+		assert_true(server >= 0);
+		n = i < 2 ? stage_hello(names[i], hello, sizeof(hello)) :
+		    (size_t)snprintf(ask, sizeof(ask), "GET / HTTP/1.1\r\n"
+		    "Host: %s\r\n\r\n", names[i % 2]);
+		stage_send(fd, i < 2 ? (const void *)hello : ask, n);
+		if (i == 0) {
+			stage_expect(server, hello, n);
+		} else if (i == 2) {
+			stage_read_head(server, got, sizeof(got));
+			assert_memory_equal(got, "GET / HTTP/1.1\r\n", 16);
+		} else {
+			stage_read_all(fd, got, sizeof(got), &reset);
+			assert_int_equal(stage_read_all(server, got,
+			    sizeof(got), &reset), 0);
+			while (stage_record(RECORD_DECISION)->verdict ==
+			    VERDICT_ALLOW)
+				continue;
+		}
+		close(fd);
+		close(server);
+	}
+	close(web);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, up, down)
 
 int
@@ -343,6 +383,7 @@ main(void)
 		T(B025_a_pinned_address_opens_for_its_allowed_name_alone),
 		T(the_name_inside_a_tunnel_to_an_address_is_told),
 		T(B037_in_any_order_the_one_that_lives_serves),
+		T(B022_what_stands_inside_is_read_on_any_port),
 		T(B037_without_one_that_lives_it_is_told_in_time),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -324,48 +324,6 @@ B013_pipelined_requests_are_answered_in_order(void **state)
 	close(server);
 }
 
-/* The port says nothing of what comes inside. */
-static void
-B022_what_stands_inside_is_read_on_any_port(void **state)
-{
-	static const char *const names[] = { "allowed.test", "second.test" };
-	uint8_t hello[1024];
-	int fd, server;
-	bool reset;
-	size_t n;
-
-	(void)state;
-	for (int i = 0; i < 2; i++) {
-		n = stage_hello(names[i], hello, sizeof(hello));
-		fd = tunnel(web, "allowed.test:80", &server);
-		stage_send(fd, hello, n);
-		if (i == 0) {
-			stage_expect(server, hello, n);
-		} else {
-			stage_read_all(fd, got, sizeof(got), &reset);
-			assert_int_equal(stage_read_all(server, got,
-			    sizeof(got), &reset), 0);
-			while (stage_record(RECORD_DECISION)->verdict ==
-			    VERDICT_ALLOW)
-				continue;
-		}
-		close(fd);
-		close(server);
-		fd = tunnel(tls, "allowed.test:443", &server);
-		say(fd, i == 0 ?
-		    "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n" :
-		    "GET / HTTP/1.1\r\nHost: second.test\r\n\r\n");
-		if (i == 0) {
-			stage_read_head(server, got, sizeof(got));
-			assert_memory_equal(got, "GET / HTTP/1.1\r\n", 16);
-			close(fd);
-		} else {
-			refused(fd, "HTTP/1.1 403", REASON_HOST_MISMATCH);
-		}
-		close(server);
-	}
-}
-
 static void
 B011_a_chunked_upload_streams(void **state)
 {
@@ -990,7 +948,6 @@ main(void)
 		T(W30_bytes_behind_a_connect_head_are_kept),
 		T(B023_the_name_inside_a_tunnel_is_the_one_asked_for),
 		T(B022_plain_http_inside_a_tunnel_is_judged),
-		T(B022_what_stands_inside_is_read_on_any_port),
 		T(B38_no_proxy_inside_a_tunnel_and_no_other_bytes),
 		SOON(B020_a_connect_of_version_1_0_stays_open),
 		T(a_head_has_no_more_fields_than_the_limit),

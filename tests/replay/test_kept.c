@@ -305,6 +305,7 @@ N08_interim_answers_leave_what_follows_in_step(void **state)
 		for (; (p = strstr(p, "HTTP/1.1 ")) != NULL; p++) {
 			stage_read_head(fd, got, sizeof(got));
 			assert_memory_equal(got, p, 12);
+			assert_null(strcasestr(got, "connection"));
 		}
 		stage_read_head(fd, got, sizeof(got));
 		assert_memory_equal(got, "HTTP/1.1 200", 12);

@@ -408,6 +408,10 @@ N08_an_upgrade_that_nobody_asked_for_is_an_error(void **state)
 		{ "GET /ws HTTP/1.0\r\nHost: allowed.test\r\n"
 		    "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n",
 		    TO_WEBSOCKET },
+		/* what would fit where no key was */
+		{ ASKS "\r\n", SWITCH "Upgrade: websocket\r\n"
+		    "Connection: Upgrade\r\nSec-WebSocket-Accept:\r\n"
+		    "\r\nfirst" },
 		/* a key is missing, or no key */
 		{ ASKS "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
 		    TO_WEBSOCKET "first" },
