@@ -288,14 +288,24 @@ out:
 	return e;
 }
 
+/* What it asks for, or has begun to, has no answer yet.  Between two requests
+ * nothing is asked for; a tunnel in which nothing came has its end. */
+static bool
+is_unanswered(const struct conn *c)
+{
+	if (c->state != CONN_NAME)
+		return c->state == CONN_RESOLVE || c->state == CONN_DIAL;
+	return buf_left(&c->in) > 0 ||
+	    (c->forward == NULL && !account_is_open(c));
+}
+
 static void
 cut_all(struct proxy *p)
 {
 	struct conn *c;
 
 	while ((c = LIST_FIRST(&p->open)) != NULL) {
-		/* One that came late has no answer yet. */
-		if (c->late && c->state == CONN_NAME)
+		if (is_unanswered(c))
 			conn_refuse(c, REASON_DRAINING);
 		conn_cut(c, HOW_CUT, REASON_DRAINING);
 		c->deadline_ms = 1;	/* long ago: no draining now */

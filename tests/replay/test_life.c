@@ -12,6 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#define ALLOWS_FULL "version: 1\nnetwork:\n  resolvers: [198.18.0.53]\n" \
+	"  lab: [203.0.113.0/24]\n  rule:\n" \
+	"    - {verdict: allow, hostname: allowed.test}\n" \
+	"    - {verdict: allow, hostname: second.test}\n" \
+	"    - {verdict: allow, hostname: full.test}\n"
+
 static uint8_t hello[1024];
 static char got[4096];
 
@@ -392,6 +398,88 @@ who_comes_in_a_drain_is_refused_at_once(void **state)
 	stage_down();
 }
 
+/* Begun, and nothing said of it, when the time of a drain is over. */
+static int
+unanswered(unsigned kind)
+{
+	int fd = stage_connect(WANTED, kind < 2 ? 443 : 3128);
+	size_t n = stage_hello("allowed.test", hello, sizeof(hello));
+
+	switch (kind) {
+	case 1:		/* half a hello */
+		stage_send(fd, hello, n / 2);
+		break;
+	case 2:		/* half a head */
+		say(fd, "CONNECT allowed.test:443 HTTP/1.1\r\nHost: al");
+		break;
+	case 3:		/* a name that is being looked up */
+		say(fd, "GET http://second.test/ HTTP/1.1\r\n"
+		    "Host: second.test\r\n\r\n");
+		break;
+	case 4:		/* one that is dialled */
+		say(fd, "CONNECT full.test:443 HTTP/1.1\r\n"
+		    "Host: full.test:443\r\n\r\n");
+		break;
+	}
+	return fd;
+}
+
+static void
+is_told_of_the_drain(int fd, unsigned kind)
+{
+	const struct record *r;
+	bool reset;
+
+	stage_read_all(fd, got, sizeof(got), &reset);
+	close(fd);
+	if (kind == 0)
+		assert_true(reset);
+	else if (kind == 1)
+		assert_int_equal(got[0], 21);	/* an alert */
+	else
+		assert_memory_equal(got, "HTTP/1.1 503", 12);
+	do
+		r = stage_record(RECORD_DECISION);
+	while (r->verdict == VERDICT_ALLOW);
+	assert_int_equal(r->reason, REASON_DRAINING);
+}
+
+/* Listens, and has room for one that nobody accepts. */
+static int
+full_server(const char *addr, int *filler)
+{
+	int fd = stage_listen(addr, 443);
+
+	assert_int_equal(listen(fd, 0), 0);
+	*filler = stage_connect(addr, 443);
+	return fd;
+}
+
+static void
+who_has_no_answer_gets_one_when_a_drain_is_over(void **state)
+{
+	struct proxy_limits l = stage_limits;
+	int fd, full, filler;
+
+	(void)state;
+	l.hello_ms = l.resolve_ms = l.connect_ms = 10000;
+	for (unsigned kind = 0; kind < 5; kind++) {
+		stage_up(ALLOWS_FULL, &l);
+		full = full_server("203.0.113.40", &filler);
+		stage_pin("full.test", "203.0.113.40");
+		fd = unanswered(kind);
+		usleep(50000);
+		stage_drain();
+		usleep(50000);
+		assert_false(stage_drained());
+		stage_stop();
+		is_told_of_the_drain(fd, kind);
+		close(full);
+		close(filler);
+		stage_down();
+	}
+}
+
 int
 main(void)
 {
@@ -406,6 +494,8 @@ main(void)
 		cmocka_unit_test(a_client_that_says_nothing_is_refused_in_time),
 		cmocka_unit_test(a_name_without_a_resolver_is_told),
 		cmocka_unit_test(who_comes_in_a_drain_is_refused_at_once),
+		cmocka_unit_test(
+		    who_has_no_answer_gets_one_when_a_drain_is_over),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
