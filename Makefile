@@ -70,7 +70,7 @@ proxy_SRC := proxy limit buf side watch pipes listen conn name pinned weigh agai
 sidecar_SRC := main config config_part settings role parent change child shared told \
 	reload notify health beneath compile compile_role ipc sockets confine \
 	seccomp resolver engine recorder open_table admin admin_client warden rules \
-	rules_text rules_route rtnl own \
+	rules_text rules_differ rules_route rtnl own \
 	verb verb_serve verb_check verb_explain verb_test verb_diff verb_rules \
 	verb_status verb_tail verb_health verb_env verb_token verb_schema \
 	source

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sidecar/rules_differ.h"
+
 /* libnftables, by name. */
 struct nft {
 	void *lib;
@@ -283,7 +285,8 @@ nft_table(struct nft *n, int *error, char *why, size_t size)
 	if (*error != 0)
 		return NULL;
 	if (strstr(n->output(n->ctx), "\n\tflags ") != NULL) {
-		snprintf(why, size, "the table is switched off (flags)");
+		snprintf(why, size, "table inet " RULES_TABLE ": switched off "
+		    "(its flags are not empty), so that no rule of it counts");
 		*error = -EBADMSG;
 		return NULL;
 	}
@@ -316,97 +319,62 @@ nft_chains(struct nft *n, const char *table, const char *text, int *error,
 	return all;
 }
 
-/* Take away what differs between two loads of the same text. */
+/* The first line of a listing that holds these words, without what is around
+ * it and without the comment that names it; empty when there is none. */
 static void
-normalise(json_t *v)
+line_with(const char *list, const char *words, char *out, size_t size)
 {
-	const char *key;
-	json_t *at;
-	size_t i;
-	void *next;
+	static const char *const tails[] = { " # handle ",
+	    " comment \"" RULES_TABLE " " };
+	const char *from = strstr(list, words);
 
-	if (json_is_array(v))
-		json_array_foreach(v, i, at)
-			normalise(at);
-	if (!json_is_object(v))
+	out[0] = '\0';
+	if (from == NULL)
 		return;
-	json_object_del(v, "handle");
-	json_object_del(v, "table");
-	json_object_foreach_safe(v, next, key, at) {
-		if (strcmp(key, "counter") == 0 && json_is_object(at)) {
-			json_object_del(at, "packets");
-			json_object_del(at, "bytes");
-		}
-		normalise(at);
-	}
+	while (from > list && from[-1] != '\n')
+		from--;
+	from += strspn(from, "\t ");
+	snprintf(out, size, "%.*s", (int)strcspn(from, "\n"), from);
+	for (size_t i = 0; i < 2; i++)
+		if (strstr(out, tails[i]) != NULL)
+			*strstr(out, tails[i]) = '\0';
 }
 
-static size_t
-things_of(json_t *list, bool rules, json_t **out, size_t n, size_t max)
+/* As nft(8) shows it: the rule of that handle, or how the chain is hooked. */
+static void
+text_in(struct nft *n, const char *table, const struct rules_difference *d,
+    long long handle, char *out, size_t size)
 {
-	size_t i;
-	json_t *at;
+	char cmd[96 + RULES_NAME_BYTES], words[48], why[RULES_WHY_BYTES];
+	int error;
 
-	json_array_foreach(list, i, at) {
-		if (json_object_get(at, "metainfo") != NULL ||
-		    json_object_get(at, "table") != NULL ||
-		    (json_object_get(at, "rule") != NULL) != rules)
-			continue;
-		normalise(at);
-		if (n < max)
-			out[n] = at;
-		n++;
-	}
-	return n;
+	out[0] = '\0';
+	if (d->rule ? handle == 0 : strcmp(d->type, "chain") != 0)
+		return;
+	snprintf(cmd, sizeof(cmd), "list chain inet %s %s", table, d->chain);
+	n->flags(n->ctx, NFT_CTX_OUTPUT_HANDLE);
+	error = nft_do(n, cmd, why, sizeof(why));
+	n->flags(n->ctx, 0);
+	if (error != 0)
+		return;
+	snprintf(words, sizeof(words), d->rule ? " # handle %lld\n" :
+	    "\ttype ", handle);
+	line_with(n->output(n->ctx), words, out, size);
 }
 
-/* What a listing has beside itself and the table: the rules last, which
- * whole tables and single chains do not list in the same place. */
-static size_t
-things(json_t *list, json_t **out, size_t max)
-{
-	size_t n = things_of(list, false, out, 0, max);
-
-	return things_of(list, true, out, n, max);
-}
-
-static const char *
-thing_name(json_t *thing)
-{
-	json_t *r = json_object_get(thing, "rule");
-	const char *s = json_string_value(json_object_get(r, "comment"));
-
-	if (s == NULL)
-		s = json_string_value(json_object_get(r, "chain"));
-	if (s == NULL)
-		s = json_string_value(json_object_get(
-		    json_object_get(thing, "chain"), "name"));
-	return s != NULL ? s : "(without a name)";
-}
-
-#define THINGS_MAX 128u
-
+/* `beside`: the name of the table that is as it should be. */
 static int
-lists_compare(json_t *have, json_t *want, char *why, size_t size)
+lists_compare(struct nft *n, json_t *have, json_t *want, const char *beside,
+    char *why, size_t size)
 {
-	json_t *h[THINGS_MAX], *w[THINGS_MAX];
-	size_t nh, nw;
+	char found[RULES_WHY_BYTES], wanted[RULES_WHY_BYTES];
+	struct rules_difference d;
 
-	nh = things(have, h, THINGS_MAX);
-	nw = things(want, w, THINGS_MAX);
-	for (size_t i = 0; i < nh && i < nw && i < THINGS_MAX; i++) {
-		if (json_equal(h[i], w[i]))
-			continue;
-		snprintf(why, size, "not as loaded: \"%s\" stands where "
-		    "\"%s\" should", thing_name(h[i]), thing_name(w[i]));
-		return -EBADMSG;
-	}
-	if (nh == nw && nh <= THINGS_MAX)
+	if (!rules_differ(have, want, &d))
 		return 0;
-	if (nh < nw)
-		snprintf(why, size, "missing: \"%s\"", thing_name(w[nh]));
-	else
-		snprintf(why, size, "not ours: %zu more", nh - nw);
+	text_in(n, RULES_TABLE, &d, d.handle, found, sizeof(found));
+	text_in(n, beside, &d, d.wanted_handle, wanted, sizeof(wanted));
+	rules_differ_text(&d, found, wanted, why, size);
 	return -EBADMSG;
 }
 
@@ -435,7 +403,7 @@ table_compare(struct nft *n, const struct rules_spec *r, char *why,
 	if (error == 0) {
 		want = nft_chains(n, name, text, &error, why, size);
 		if (want != NULL)
-			error = lists_compare(have, want, why, size);
+			error = lists_compare(n, have, want, name, why, size);
 		if (n->run(n->ctx, gone) != 0 && error == 0) {
 			snprintf(why, size, "table inet %s cannot be deleted",
 			    name);
@@ -523,15 +491,10 @@ static json_t *
 table_things(struct nft *n, int *error, char *why, size_t size)
 {
 	json_t *list = nft_table(n, error, why, size), *out;
-	json_t *all[THINGS_MAX];
-	size_t len;
 
 	if (list == NULL)
 		return NULL;
-	out = json_array();
-	len = things(list, all, THINGS_MAX);
-	for (size_t i = 0; out != NULL && i < len && i < THINGS_MAX; i++)
-		json_array_append(out, all[i]);
+	out = rules_differ_things(list);
 	json_decref(list);
 	return out;
 }

@@ -114,7 +114,8 @@ say_rules(struct parent *p)
 		told_note(p, RECORD_RULES, "in place again");
 		return;
 	}
-	log_line(LOG_ERROR_, "RULES LOST, mode %s is not enforced: %s",
+	log_line(LOG_ERROR_, "RULES LOST, mode %s is not enforced: %s; once it "
+	    "is clear who did it, \"penstock rules apply\" loads them again",
 	    settings_mode_word(p->settings.mode), why);
 	told_note(p, RECORD_RULES, "lost: %s", why);
 }

@@ -29,6 +29,7 @@ static int read_options(struct given *g, int argc, char **argv);
 static bool spec_from(struct rules_spec *r, const struct given *g,
     int *status);
 static int run(const char *what, const struct rules_spec *r);
+static void say_apply(int argc, char **argv, int task);
 
 int
 verb_rules(int argc, char **argv)
@@ -46,7 +47,26 @@ verb_rules(int argc, char **argv)
 		return run(what, NULL);
 	if (!spec_from(&r, &g, &status))
 		return status;
-	return run(what, &r);
+	status = run(what, &r);
+	if (strcmp(what, "check") == 0 &&
+	    (status == EXIT_FAILURE || status == EXIT_OPEN_END))
+		say_apply(argc, argv, optind);
+	return status;
+}
+
+/* The same command line with another task. */
+static void
+say_apply(int argc, char **argv, int task)
+{
+	char shown[256];
+
+	fprintf(stderr, "penstock rules check: to load what is expected: "
+	    "penstock rules apply");
+	for (int i = 1; i < argc; i++)
+		if (i != task)
+			fprintf(stderr, " %s", span_print(span_str(argv[i]),
+			    shown, sizeof(shown)));
+	fputc('\n', stderr);
 }
 
 static bool

@@ -508,7 +508,10 @@ def test_b63_rules_stand_and_a_changed_rule_is_named(gate):
                 "tcp", "dport", "4444", "accept")
     assert r.status == 0, r
     r = lab.verb("rules", "check", "-c", lab.conf)
-    assert r.status == 1 and "not as loaded" in r.err, r
+    assert r.status == 1 and "table inet penstock, chain %s, rule 1 " \
+        "(handle " % chain in r.err and "found 'tcp dport 4444 accept', " \
+        "which is not penstock's; expected there: %s/" % chain in r.err, r
+    assert "penstock rules apply -c %s\n" % lab.conf in r.err, r
     assert lab.verb("rules", "apply", "-c", lab.conf).status == 0
     assert lab.verb("rules", "check", "-c", lab.conf).status == 0
 

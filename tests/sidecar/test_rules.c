@@ -363,12 +363,35 @@ what_was_loaded_is_found_and_what_changed_is_named(void **state)
 		const char *cmd, *why;
 	} changes[] = {
 		{ "add table inet penstock { flags dormant; }",
-		    "switched off" },
-		{ "add chain inet penstock more", "\"more\" stands" },
-		{ "add rule inet penstock post accept", "1 more" },
-		{ "flush chain inet penstock post", "missing: " },
-		{ "flush chain inet penstock redir", "redir/exempt" },
-		{ "delete table inet penstock", "no table" },
+		    "table inet penstock: switched off" },
+		{ "add chain inet penstock more",
+		    "table inet penstock: the chain more is not penstock's" },
+		{ "add set inet penstock s { type inet_service; }",
+		    "table inet penstock: the set s is not penstock's" },
+		{ "add rule inet penstock post accept", "table inet penstock, "
+		    "chain post, rule 1" },
+		{ "add rule inet penstock post accept", "): found 'accept', "
+		    "which is not penstock's; expected there: nothing more" },
+		{ "insert rule inet penstock post oifname eth0 accept comment "
+		    "\"mine\"", "chain post, rule 1 (handle " },
+		{ "insert rule inet penstock post oifname eth0 accept comment "
+		    "\"mine\"", "): found 'oifname \"eth0\" accept comment "
+		    "\"mine\"', which is not penstock's; expected there: "
+		    "post/question" },
+		{ "add rule inet penstock post accept comment \"penstock 0 "
+		    "post/served\"", "found 'accept', which is penstock's of "
+		    "another version or of other settings" },
+		{ "flush chain inet penstock post", "table inet penstock, "
+		    "chain post, rule 1: post/question is missing; expected '" },
+		{ "flush chain inet penstock post", "more differences" },
+		{ "flush chain inet penstock redir", "chain redir, rule 1: "
+		    "redir/exempt is missing; expected 'meta skuid" },
+		{ "add chain inet penstock post { policy accept; }",
+		    "table inet penstock, chain post: not as loaded: found "
+		    "'type filter hook postrouting priority 300; policy "
+		    "accept;', expected 'type filter hook postrouting priority "
+		    "300; policy drop;'" },
+		{ "delete table inet penstock", "no table inet penstock" },
 	};
 	struct rules_spec r = shared();
 	char why[RULES_WHY_BYTES] = "";
