@@ -53,8 +53,10 @@ health_open(struct health_page **out, int fd, bool writable)
 	p->page = mmap(NULL, sizeof(struct page), writable ?
 	    PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
 	if (p->page == MAP_FAILED) {
+		int rc = -errno;
+
 		free(p);
-		return -ENOMEM;
+		return rc;
 	}
 	*out = p;
 	return 0;

@@ -48,7 +48,8 @@ void
 told_note(struct parent *p, enum record_kind kind, const char *fmt, ...)
 {
 	static struct record r;
-	char text[RECORD_TEXT_MAX_BYTES], lab[RECORD_TEXT_MAX_BYTES + 1];
+	/* one more than a record takes, so that it marks the cut */
+	char text[RECORD_TEXT_MAX_BYTES + 2], lab[RECORD_TEXT_MAX_BYTES + 1];
 	va_list ap;
 
 	if (p->emit == NULL)
