@@ -400,6 +400,42 @@ def test_b071_admin_port_is_closed_to_the_agent(lab):
         lab.down()
 
 
+FROM = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("", 4040))
+s.settimeout(1)
+try:
+    s.connect(("203.0.113.10", 9999))
+    s.send(sys.argv[1].encode())
+    print("got", s.recv(100).decode())
+except OSError as e:
+    print("error", e)
+"""
+
+
+def test_an_agent_in_a_flow_of_penstocks_sends_nothing(lab):
+    """From a port that penstock had, to where it sent from there: that flow
+    is one that is not captured, and its mark opens what no socket owns."""
+    ours = ("setpriv", "--reuid", "1337", "--clear-groups", PYTHON, "-c",
+            FROM, "ours")
+    guards = ("flt/rest", "post/agent")
+    lab.up("shared")
+    try:
+        for gone in (guards, *((g,) for g in guards), ()):
+            r = lab.verb("rules", "apply", "-c", lab.conf)
+            assert r.status == 0, r
+            lab.without(*gone)
+            r = lab.run("shared", *ours)
+            assert r.out == "got ours\n", (gone, r)
+            r = lab.watched(lambda lab: lab.python(FROM, "agents"))
+            assert (r.out == "got agents\n") == (gone == guards), (gone, r)
+            assert bool(r.arrived) == (gone == guards), (gone, r)
+    finally:
+        lab.down()
+
+
 PORTS = ("25", "853", "3306", "5432", "6379", "8443", "65535")
 SERVE = """
 import select, socket, sys

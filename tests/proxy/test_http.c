@@ -810,10 +810,52 @@ what_connection_lists_has_a_bound(void **state)
 	assert_int_equal(request(text), REASON_HEAD_TOO_LARGE);
 }
 
+/* What a refused head tells all the same. */
+static void
+a_glance_finds_the_place_behind_what_is_refused(void **state)
+{
+	static const struct {
+		const char *head, *host, *other;
+		uint16_t port;
+	} t[] = {
+		{ "GET http://u:p@evil.test:81/ HTTP/1.1\r\n\r\n",
+		    "evil.test", "", 81 },
+		{ "GET http://a@b@evil.test/ HTTP/1.1\r\n\r\n",
+		    "evil.test", "", 80 },
+		{ "GET / HTTP/1.1\r\nHost: u@evil.test\r\n\r\n",
+		    "evil.test", "", 8080 },
+		{ "CONNECT evil.test HTTP/1.1\r\n\r\n", "evil.test", "", 0 },
+		{ "CONNECT u@evil.test:443 HTTP/1.1\r\n\r\n",
+		    "evil.test", "", 443 },
+		{ "GET https://evil.test/ HTTP/9\r\nHost: a.example\r\n",
+		    "evil.test", "a.example", 443 },
+		{ "GET / HTTP/1.1\r\nHost: a.example\r\nHost: evil.test\r\n",
+		    "a.example", "evil.test", 8080 },
+		{ "\r\n \nGET\nhost : Evil.Test.\n\n", "evil.test", "", 8080 },
+		{ "GET / HTTP/1.1\r\nHost: 0x7f.1\r\n\r\n", "", "", 0 },
+		{ "\x16\3\1 http://evil.test/", "", "", 0 },
+		{ "", "", "", 0 },
+	};
+	struct host other;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(t); i++) {
+		http_request_glance(span_str(t[i].head), 8080, &rq, &other);
+		if (!span_eq(span_of(rq.to.host.name, rq.to.host.len),
+		    span_str(t[i].host)) || rq.to.port != t[i].port ||
+		    !span_eq(span_of(other.name, other.len),
+		    span_str(t[i].other)))
+			fail_msg("%s: %s:%u, %s", t[i].head, rq.to.host.name,
+			    rq.to.port, other.name);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+		    a_glance_finds_the_place_behind_what_is_refused),
 		cmocka_unit_test(a_request_is_read_whole_and_byte_by_byte),
 		cmocka_unit_test(bytes_after_the_head_are_left_alone),
 		cmocka_unit_test(one_empty_line_before_the_request_is_forgiven),

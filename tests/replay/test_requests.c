@@ -478,6 +478,9 @@ static void
 a_websocket_becomes_a_relay(void **state)
 {
 	int fd = stage_connect(WANTED, 80), server;
+	uint8_t hello[1024];
+	size_t n = stage_hello("denied.test", hello, sizeof(hello));
+	const struct record *r;
 
 	(void)state;
 	say(fd, ASKS_WEBSOCKET);
@@ -493,8 +496,16 @@ a_websocket_becomes_a_relay(void **state)
 	stage_expect(server, "frame", 5);
 	say(server, "back");
 	stage_expect(fd, "back", 4);
+	/* what it carries has no names: its server has taken it over */
+	stage_send(fd, hello, n);
+	stage_expect(server, hello, n);
+	say(fd, ASKS "\r\n");
+	stage_expect(server, ASKS "\r\n", strlen(ASKS "\r\n"));
 	close(fd);
 	close(server);
+	r = stage_record(RECORD_END);
+	assert_int_equal(r->status, 101);
+	assert_int_equal(r->verdict, VERDICT_ALLOW);
 }
 
 /* ---- methods and spellings ---- */
