@@ -149,6 +149,7 @@ struct conn {
 	uint8_t state, via, how;
 	uint8_t up_tag, last_tag;	/* of up, of the last attempt */
 	bool is_gone;			/* only its memory is left */
+	bool half_closed;		/* at the sweep before */
 	bool queued;			/* runs again in the next turn */
 	bool looked;			/* opaque rules were asked */
 	bool inside;			/* in a CONNECT tunnel */

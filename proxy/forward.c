@@ -703,7 +703,7 @@ next_request(struct conn *c)
 /*
  * A client whose request is up is not listened to, so that one which has left
  * is met here.  One that has only ended its direction may still wait for the
- * answer, but no longer than a kept connection may be silent.
+ * answer, but not for as long as one that is there.
  */
 void
 forward_look_at_client(struct conn *c)
@@ -722,7 +722,7 @@ forward_look_at_client(struct conn *c)
 	if (n < 0)
 		conn_cut(c, HOW_RESET_CLIENT, REASON_NONE);
 	else
-		c->deadline_ms = conn_now_ms();		/* see late */
+		c->deadline_ms = c->moved_ms = conn_now_ms();	/* see late */
 	conn_run(c);
 }
 
@@ -732,8 +732,8 @@ patience_ms(const struct conn *c)
 {
 	const struct proxy_limits *l = &c->proxy->limits;
 
-	return c->forward->client_ended && l->keepalive_ms < l->idle_ms ?
-	    l->keepalive_ms : l->idle_ms;
+	return c->forward->client_ended && l->half_closed_ms < l->idle_ms ?
+	    l->half_closed_ms : l->idle_ms;
 }
 
 static enum step

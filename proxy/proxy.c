@@ -21,7 +21,8 @@
 
 const struct proxy_limits proxy_limits_default = {
 	.hello_ms = 5000, .resolve_ms = 5000, .connect_ms = 10000,
-	.stagger_ms = 250, .idle_ms = 3600000, .keepalive_ms = 120000,
+	.stagger_ms = 250, .idle_ms = 3600000, .half_closed_ms = 60000,
+	.keepalive_ms = 120000,
 	.linger_ms = 1000, .reload_grace_ms = 0, .linger_bytes = 16 << 20,
 	.hello_bytes = HELLO_MAX_BYTES, .head_bytes = HTTP_HEAD_MAX_BYTES,
 	.header_count = HTTP_FIELDS_MAX, .connections = 20000,
@@ -135,6 +136,32 @@ try_writing(struct conn *c)
 	conn_run(c);
 }
 
+/* One side has ended, and both have taken all that was sent: bytes that wait
+ * for a slow reader are no silence. */
+static bool
+is_half_closed(const struct conn *c)
+{
+	return c->state == CONN_RELAY && c->forward == NULL &&
+	    c->client.eof != c->up.eof &&
+	    side_left(&c->client) + side_left(&c->up) == 0;
+}
+
+/* A client that has left looks like one that has only ended its direction, and
+ * a server that says nothing never meets it: from its end on, and from each
+ * byte, there is less time than a whole connection has. */
+static bool
+half_closed_for_long(struct conn *c, int64_t now)
+{
+	bool was = c->half_closed;
+
+	c->half_closed = is_half_closed(c);
+	if (!c->half_closed)
+		return false;
+	if (!was || c->moved_ms == 0)
+		c->moved_ms = now;
+	return now - c->moved_ms >= c->proxy->limits.half_closed_ms;
+}
+
 /* Whose time is over among those without a timer, and who has left. */
 static void
 on_sweep(evutil_socket_t fd, short what, void *arg)
@@ -148,21 +175,28 @@ on_sweep(evutil_socket_t fd, short what, void *arg)
 	for (; c != NULL; c = next) {
 		next = LIST_NEXT(c, link);
 		probe_up(c);
-		if (c->timer_ms == 0 && c->deadline_ms != 0 &&
-		    c->deadline_ms <= now)
+		if (half_closed_for_long(c, now)) {
+			conn_cut(c, HOW_CUT, REASON_IDLE);
 			conn_run(c);
-		else if (((c->client.want | c->up.want) & SIDE_WRITE) != 0)
+		} else if (c->timer_ms == 0 && c->deadline_ms != 0 &&
+		    c->deadline_ms <= now) {
+			conn_run(c);
+		} else if (((c->client.want | c->up.want) & SIDE_WRITE) != 0) {
 			try_writing(c);
-		else
+		} else {
 			forward_look_at_client(c);
+		}
 	}
 }
 
-/* An idle limit is kept to a sixteenth of itself, or to ten seconds. */
+/* A limit of what is idle is kept to a sixteenth of itself, or to ten
+ * seconds. */
 static int
 sweep_every(struct proxy *p)
 {
-	unsigned ms = p->limits.idle_ms / 16;
+	const struct proxy_limits *l = &p->limits;
+	unsigned ms = (l->idle_ms < l->half_closed_ms ? l->idle_ms :
+	    l->half_closed_ms) / 16;
 	struct timeval tv;
 
 	ms = ms < 20 ? 20 : ms > SWEEP_MAX_MS ? SWEEP_MAX_MS : ms;

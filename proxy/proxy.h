@@ -25,6 +25,8 @@ struct proxy_limits {
 	unsigned connect_ms;		/* all addresses together: 10000 */
 	unsigned stagger_ms;		/* to the next address: 250 */
 	unsigned idle_ms;		/* relay without a byte: 3600000 */
+	unsigned half_closed_ms;	/* the same once one side has ended:
+					 * 60000; idle_ms where that is less */
 	unsigned keepalive_ms;		/* between HTTP requests: 120000 */
 	unsigned linger_ms;		/* refused client's bytes: 1000 */
 	unsigned reload_grace_ms;	/* before forbidden flows are cut: 0 */

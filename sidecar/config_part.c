@@ -587,6 +587,8 @@ static const struct limit_key {
 	{ "connect_timeout", LIMIT_AT(connect_ms), true, false, 100, 300000 },
 	{ "connect_stagger", LIMIT_AT(stagger_ms), true, false, 10, 10000 },
 	{ "idle_timeout", LIMIT_AT(idle_ms), true, false, 1000, 604800000 },
+	{ "half_closed_timeout", LIMIT_AT(half_closed_ms), true, false, 1000,
+	    604800000 },
 	{ "keepalive_timeout", LIMIT_AT(keepalive_ms), true, false, 100,
 	    3600000 },
 	{ "linger_timeout", LIMIT_AT(linger_ms), true, false, 1, 60000 },

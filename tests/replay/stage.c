@@ -26,7 +26,8 @@
 
 const struct proxy_limits stage_limits = {
 	.hello_ms = 600, .resolve_ms = 500, .connect_ms = 1500,
-	.stagger_ms = 100, .idle_ms = 1500, .keepalive_ms = 1000,
+	.stagger_ms = 100, .idle_ms = 1500, .half_closed_ms = 1500,
+	.keepalive_ms = 1000,
 	.linger_ms = 500, .linger_bytes = 1 << 20, .hello_bytes = 16384,
 	.head_bytes = 8192, .header_count = 128,
 	.connections = 1000, .per_client = 500, .pipe_share_percent = 50,

@@ -216,7 +216,7 @@ N11_a_client_that_left_is_met(void **state)
 	(void)state;
 	down(NULL);
 	limits.idle_ms = 4000;
-	limits.keepalive_ms = 300;
+	limits.half_closed_ms = 300;
 	stage_up(NULL, &limits);
 	web = stage_listen(ORIGIN, 80);
 	tls = stage_listen(ORIGIN, 443);

@@ -398,6 +398,134 @@ who_comes_in_a_drain_is_refused_at_once(void **state)
 	stage_down();
 }
 
+static void
+is_cut_idle(int64_t began, int least_ms)
+{
+	const struct record *r = stage_record(RECORD_END);
+	int64_t ms = stage_now_ms() - began;
+
+	assert_int_equal(r->how, HOW_CUT);
+	assert_int_equal(r->reason, REASON_IDLE);
+	assert_in_range(ms, least_ms, 2000);
+}
+
+static int
+half_closed_stage(void)
+{
+	struct proxy_limits l = stage_limits;
+
+	l.idle_ms = 20000;
+	l.half_closed_ms = 400;
+	stage_up(NULL, &l);
+	return stage_listen(ORIGIN, 443);
+}
+
+/* Whichever side it is, at whatever time it ends. */
+static void
+who_has_left_keeps_no_place_where_the_other_is_silent(void **state)
+{
+	int origin = half_closed_stage(), fd, server;
+	int64_t began;
+	size_t n;
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		fd = opened(origin, &server);
+		/* a silence before the end counts for nothing */
+		usleep(i < 2 ? 0 : 600000);
+		began = stage_now_ms();
+		if (i % 2)
+			close(fd);
+		else
+			shutdown(server, SHUT_WR);
+		is_cut_idle(began, 350);
+		close(server);
+		if (i % 2 == 0)
+			close(fd);
+	}
+	/* behind a gate that waits for the server */
+	n = stage_hello("allowed.test", hello, sizeof(hello));
+	fd = stage_connect(WANTED, 443);
+	stage_send(fd, hello, n);
+	stage_send(fd, "\x17\3\3\0\1x", 6);
+	server = stage_accept(origin);
+	stage_expect(server, hello, n);
+	began = stage_now_ms();
+	close(fd);
+	is_cut_idle(began, 350);
+	close(server);
+	close(origin);
+	stage_down();
+}
+
+/* What flows to the one that has ended, and what waits for a slow reader. */
+static void
+half_closed_is_no_end(void **state)
+{
+	static const uint8_t big[200000];
+	const int little = 4096;
+	int origin = half_closed_stage(), fd, server;
+	bool reset;
+
+	(void)state;
+	fd = opened(origin, &server);
+	shutdown(fd, SHUT_WR);
+	for (int i = 0; i < 8; i++) {
+		usleep(200000);
+		say(server, "abc");
+		stage_expect(fd, "abc", 3);
+	}
+	close(server);
+	assert_int_equal(recv(fd, got, 1, 0), 0);
+	close(fd);
+	assert_int_equal(stage_record(RECORD_END)->how, HOW_FIN);
+	for (int ended = 0; ended < 2; ended++) {
+		fd = opened(origin, &server);
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &little,
+		    sizeof(little));
+		stage_send(server, big, sizeof(big));
+		shutdown(ended ? fd : server, SHUT_WR);
+		usleep(1200000);
+		assert_true(stage_no_record(RECORD_END));
+		shutdown(server, SHUT_WR);
+		assert_int_equal(stage_read_all(fd, got, sizeof(got),
+		    &reset), sizeof(big));
+		assert_false(reset);
+		close(fd);
+		close(server);
+		assert_int_equal(stage_record(RECORD_END)->how, HOW_FIN);
+	}
+	close(origin);
+	stage_down();
+}
+
+/* Between two requests an end is one. */
+static void
+a_client_that_leaves_between_requests_is_gone_at_once(void **state)
+{
+	int web, fd, server;
+	int64_t began;
+
+	(void)state;
+	stage_up(NULL, NULL);
+	web = stage_listen(ORIGIN, 80);
+	fd = stage_connect(WANTED, 80);
+	say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	server = stage_accept(web);
+	stage_read_head(server, got, sizeof(got));
+	say(server, "HTTP/1.1 204 No Content\r\n\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	began = stage_now_ms();
+	shutdown(fd, SHUT_WR);
+	assert_int_equal(recv(fd, got, 1, 0), 0);
+	assert_int_equal(recv(server, got, 1, 0), 0);
+	assert_true(stage_now_ms() - began < 300);
+	close(fd);
+	close(server);
+	close(web);
+	stage_down();
+}
+
 /* Begun, and nothing said of it, when the time of a drain is over. */
 static int
 unanswered(unsigned kind)
@@ -493,6 +621,11 @@ main(void)
 		cmocka_unit_test(B032_an_idle_tunnel_costs_little_memory),
 		cmocka_unit_test(a_client_that_says_nothing_is_refused_in_time),
 		cmocka_unit_test(a_name_without_a_resolver_is_told),
+		cmocka_unit_test(
+		    who_has_left_keeps_no_place_where_the_other_is_silent),
+		cmocka_unit_test(half_closed_is_no_end),
+		cmocka_unit_test(
+		    a_client_that_leaves_between_requests_is_gone_at_once),
 		cmocka_unit_test(who_comes_in_a_drain_is_refused_at_once),
 		cmocka_unit_test(
 		    who_has_no_answer_gets_one_when_a_drain_is_over),
