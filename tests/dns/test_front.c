@@ -125,6 +125,8 @@ B044_N14_an_answer_fits_the_client_or_is_asked_for_over_tcp(void **state)
 	assert_true(tcp_get(w, fd, &whole));
 	assert_false(whole.tc);
 	assert_int_equal(whole.answers, 32);
+	/* and no name is written out again */
+	assert_int_equal(whole.len, 34 + 32 * 16);
 	close(fd);
 	world_free(w);
 }

@@ -2,6 +2,7 @@
 """Start, change, failure and end."""
 import json
 import os
+import re
 import signal
 import time
 
@@ -580,7 +581,7 @@ def direct(lab):
                      "http://203.0.113.11/")
 
 
-def test_rules_that_are_lost_fail_readiness_until_they_are_back(fresh):
+def test_n31_rules_that_are_lost_fail_readiness_until_they_are_back(fresh):
     lab = fresh
     table = lab.run(lab.space, "nft", "-s", "list", "table", "inet",
                     "penstock").out
@@ -611,6 +612,51 @@ def test_rules_that_are_lost_fail_readiness_until_they_are_back(fresh):
     lab.wait(lambda: [r for r in lab.records()
                       if r["kind"] == "rules" and "again" in r["detail"]], 3,
              "the record")
+
+
+NEIGHBOUR = """table inet neighbour {
+	chain out {
+		type filter hook output priority -300; policy accept;
+		meta mark set meta mark or 0x80000
+	}
+}
+"""
+
+
+@pytest.mark.parametrize("how", ["flush", "chain", "rule", "empty"])
+def test_n31_what_a_neighbour_takes_of_the_rules_is_told(fresh, how):
+    """All of them, or one; another table is its own matter."""
+    lab = fresh
+    chain = "post" if lab.mode == "shared" else "forw"
+    table = ("inet", "penstock")
+
+    def nft(*argv):
+        r = lab.run(lab.space, "nft", *argv)
+        assert r.status == 0, r
+    assert lab.run(lab.space, "nft", "-f", "-",
+                   stdin=NEIGHBOUR).status == 0
+    try:
+        time.sleep(0.5)
+        assert lab.get("/readyz")[0] == 200
+        assert reached(fetch(lab)) and not reached(fetch(lab, "evil.test"))
+        if how == "flush":
+            nft("flush", "ruleset")
+        elif how == "chain":
+            nft("flush", "chain", *table, chain)
+        elif how == "rule":
+            listed = lab.run(lab.space, "nft", "-a", "list", "chain", *table,
+                             chain).out
+            nft("delete", "rule", *table, chain, "handle",
+                re.findall(r"# handle (\d+)", listed)[-1])
+        else:
+            nft("flush", "table", *table)
+        lab.wait(lambda: lab.get("/readyz")[0] == 503, 3, "the loss")
+        assert "RULES LOST" in lab.log()
+        assert lab.verb("rules", "apply", "-c", lab.conf).status == 0
+        lab.wait(lambda: lab.get("/readyz")[0] == 200, 8, "their return")
+        assert reached(fetch(lab)) and not reached(fetch(lab, "evil.test"))
+    finally:
+        lab.run(lab.space, "nft", "delete", "table", "inet", "neighbour")
 
 
 def test_a_warden_that_is_killed_comes_back_and_still_sees(fresh):

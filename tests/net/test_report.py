@@ -235,13 +235,13 @@ def enforces(lab):
     return said["log"]
 
 
-def test_it_is_said_not_to_enforce(gate):
+def test_b74_it_is_said_not_to_enforce(gate):
     assert not enforces(gate.lab)
 
 
 # Here the report is what the attempt succeeds under.
 @pytest.mark.parametrize("mode", ["gateway", "shared"])
-def test_a_report_that_is_over_is_deny(lab, mode):
+def test_b74_a_report_that_is_over_is_deny(lab, mode):
     try:
         lab.up(mode, policy=until(0))       # its last day
         assert not enforces(lab)

@@ -409,7 +409,7 @@ N43_errors_of_every_kind_are_found_at_once(void **state)
 }
 
 static void
-N31_a_shared_segment_needs_the_risk_to_be_accepted(void **state)
+a_shared_segment_needs_the_risk_to_be_accepted(void **state)
 {
 	static const char text[] = "version: 1\nmode: gateway\n"
 	    "interfaces: [ag0]\ncells: [{id: a, policy: [p], from: "
@@ -580,7 +580,7 @@ main(void)
 		cmocka_unit_test(N43_errors_of_every_kind_are_found_at_once),
 		cmocka_unit_test(a_refused_key_is_not_told_as_missing),
 		cmocka_unit_test(
-		    N31_a_shared_segment_needs_the_risk_to_be_accepted),
+		    a_shared_segment_needs_the_risk_to_be_accepted),
 		cmocka_unit_test(
 		    a_mode_that_nothing_checks_starts_only_with_that_accepted),
 		cmocka_unit_test(a_sidecar_is_one_cell_from_the_environment),
