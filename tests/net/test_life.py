@@ -521,6 +521,36 @@ def test_b070_without_its_policy_it_stays_closed(fresh):
     assert reached(fetch(lab)) and not reached(fetch(lab, "evil.test"))
 
 
+def test_w40_the_environment_alone_makes_a_sidecar(lab, leaks):
+    """No file at all: policy, resolvers and cell come with the environment."""
+    allow = {"verdict": "allow", "hostname": "allowed.test"}
+    env = {**os.environ, "PENSTOCK_CELL": "pod",
+           "RUNEWARD_DNS_RESOLVERS": "203.0.113.53",
+           "RUNEWARD_EGRESS_POLICY": json.dumps(
+               {"version": 1, "network": {
+                   "default": "deny", "lab": ["203.0.113.0/24"],
+                   "rule": [allow]}})}
+    ask = ("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}",
+           "http://127.0.0.1:9901/readyz")
+    lab.unguarded("shared")
+    r = lab.verb("rules", "apply", "--mode", "shared")
+    assert r.status == 0, r
+    p = lab.start("shared", lab.binary, "serve", env=env, log="sidecar")
+    try:
+        lab.wait(lambda: lab.run("shared", *ask).out == "200", 10, "readyz")
+        assert reached(fetch(lab))
+        for attempt in (direct, lambda lab: fetch(lab, "evil.test")):
+            r = lab.watched(attempt)
+            assert not reached(r) and not r.arrived, r
+        with open(lab.dir + "/sidecar") as f:
+            told = [json.loads(line) for line in f if line[0] == "{"]
+        assert {"pod"} == {d["cell"] for d in told
+                           if d["kind"] == "decision"}, told
+    finally:
+        lab.stop(p)
+        lab.down()
+
+
 MANY = """
 import socket
 kept = 0
