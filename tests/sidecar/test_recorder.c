@@ -27,13 +27,14 @@ ssize_t __wrap_write(int fd, const void *data, size_t n);
 static enum { WHOLE = 0, SHORT, TORN, REFUSED, NOTHING } writing;
 static unsigned writes;
 
-/* Only what goes to a file is touched. */
+/* Only what goes to the file of records is touched, wherever the log goes. */
 ssize_t
 __wrap_write(int fd, const void *data, size_t n)
 {
 	struct stat st;
 
-	if (writing == WHOLE || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+	if (writing == WHOLE || fd <= STDERR_FILENO || fstat(fd, &st) != 0 ||
+	    !S_ISREG(st.st_mode))
 		return __real_write(fd, data, n);
 	writes++;
 	if (writing == NOTHING)
@@ -115,12 +116,21 @@ down(void **state)
 	return rmdir(s->dir);
 }
 
+/* On a machine that does other things too. */
+static void
+becomes_ready(bool is)
+{
+	for (int i = 0; i < 400 && emit_ready(s->emit) != is; i++)
+		turn(20);
+	assert_int_equal(emit_ready(s->emit), is);
+}
+
 static void
 start(void)
 {
 	assert_int_equal(recorder_ops.start(&s->role), 0);
 	turn(20);
-	assert_true(emit_ready(s->emit));
+	becomes_ready(true);
 }
 
 static void
@@ -209,16 +219,14 @@ nothing_is_allowed_while(int how)
 	writing = how;
 	writes = 0;
 	put(0, 20);
-	turn(60);
-	assert_false(emit_ready(s->emit));
+	becomes_ready(false);
 	record_init(&r, RECORD_DECISION);
 	assert_int_equal(emit_decision(s->emit, &r, 0), -EAGAIN);
 	assert_true(writes > 0);
 	assert_int_equal(count_sum(s->role.counts, COUNT_RECORD_ERRORS),
 	    writes);
 	writing = WHOLE;
-	turn(1300);
-	assert_true(emit_ready(s->emit));
+	becomes_ready(true);
 	put(20, 5);
 	turn(50);
 	expect_records(FILE_NAME, 0, 25);
@@ -474,7 +482,8 @@ a_dead_producer_s_last_words_come_before_its_ends(void **state)
 	turn(60);
 	lost(1000);
 	writing = WHOLE;
-	turn(1500);
+	becomes_ready(true);
+	turn(300);
 	assert_int_equal(count_ends(1000, &cut), 900);
 	assert_int_equal(cut, 898);
 }
@@ -537,13 +546,11 @@ a_line_torn_by_a_full_disk_is_whole_in_the_next_file(void **state)
 	writing = TORN;
 	writes = 0;
 	put(0, 3);
-	turn(60);
-	assert_false(emit_ready(s->emit));
+	becomes_ready(false);
 	assert_int_equal(renameat(s->dir_fd, FILE_NAME, s->dir_fd, "old"), 0);
 	recorder_ops.order(&s->role, IPC_REOPEN);
 	writing = WHOLE;
-	turn(1300);
-	assert_true(emit_ready(s->emit));
+	becomes_ready(true);
 	expect_records(FILE_NAME, 0, 3);
 	snprintf(path, sizeof(path), "%s/old", s->dir);
 	f = fopen(path, "r");

@@ -55,7 +55,8 @@ use_policy(const char *const *more, size_t n)
 		cells[i].n_charters = 1;
 		snprintf(cells[i].id, sizeof(cells[i].id), "c%zu", i);
 		cells[i].from.kind = CELL_FROM_LISTENER;
-		snprintf(cells[i].from.listener, 8, "l%zu", i);
+		snprintf(cells[i].from.listener,
+		    sizeof(cells[i].from.listener), "l%zu", i);
 	}
 	if (policy_build(&src, &image, &len, ps) != 0) {
 		problem_print(ps, stderr);
