@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "ledger-client/clock.h"
 #include "proxy/http.h"
 #include "sidecar/config.h"
 
@@ -31,22 +32,53 @@ admin_client_where(const char **admin, const char *config)
 	return 0;
 }
 
+/* From now on no call waits beyond the deadline. */
 static int
-dial_unix(const char *path)
+wait_until(int fd, int64_t deadline_us)
+{
+	int64_t us = deadline_us - clock_mono_us();
+	struct timeval wait = { us / 1000000, us % 1000000 };
+
+	/* zero would wait for ever */
+	if (us <= 0)
+		return -ETIMEDOUT;
+	return setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait,
+	    sizeof(wait)) == 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO,
+	    &wait, sizeof(wait)) == 0 ? 0 : -errno;
+}
+
+/* The time is over: an errno of its own for that, which says so. */
+static int
+failed(void)
+{
+	return errno == EAGAIN || errno == EINPROGRESS ? -ETIMEDOUT : -errno;
+}
+
+static int
+dial_at(const struct sockaddr *at, socklen_t len, int64_t deadline_us)
+{
+	int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = wait_until(fd, deadline_us);
+	if (rc == 0 && connect(fd, at, len) != 0)
+		rc = failed();
+	if (rc == 0)
+		return fd;
+	close(fd);
+	return rc;
+}
+
+static int
+dial_unix(const char *path, int64_t deadline_us)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
-	int fd;
 
 	if (strlen(path) >= sizeof(sun.sun_path))
 		return -ENAMETOOLONG;
 	memcpy(sun.sun_path, path, strlen(path) + 1);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	if (connect(fd, (struct sockaddr *)&sun, sizeof(sun)) == 0)
-		return fd;
-	close(fd);
-	return -errno;
+	return dial_at((struct sockaddr *)&sun, sizeof(sun), deadline_us);
 }
 
 /* "127.0.0.1:9090" or "[::1]:9090" */
@@ -71,48 +103,36 @@ parse_endpoint(const char *text, struct endpoint *out)
 }
 
 static int
-dial(const char *admin)
+dial(const char *admin, int64_t deadline_us)
 {
-	struct timeval wait = { .tv_sec = WAIT_S };
 	struct sockaddr_storage sa;
 	struct endpoint e;
 	socklen_t len;
-	int fd;
 
 	if (strncmp(admin, "unix:", 5) == 0)
-		fd = dial_unix(admin + 5);
-	else if (!parse_endpoint(admin, &e))
+		return dial_unix(admin + 5, deadline_us);
+	if (!parse_endpoint(admin, &e))
 		return -EINVAL;
-	else {
-		len = endpoint_to_sockaddr(&e, &sa);
-		fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		if (fd >= 0 &&
-		    connect(fd, (struct sockaddr *)&sa, len) != 0) {
-			int err = errno;
-
-			close(fd);
-			return -err;
-		}
-	}
-	if (fd >= 0) {
-		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
-		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
-	}
-	return fd;
+	len = endpoint_to_sockaddr(&e, &sa);
+	return dial_at((struct sockaddr *)&sa, len, deadline_us);
 }
 
 static ssize_t
-read_all(int fd, char *out, size_t size)
+read_all(int fd, char *out, size_t size, int64_t deadline_us)
 {
 	size_t at = 0;
 
 	while (at < size) {
-		ssize_t n = recv(fd, out + at, size - at, 0);
+		ssize_t n = wait_until(fd, deadline_us);
+
+		if (n < 0)
+			return n;
+		n = recv(fd, out + at, size - at, 0);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return -errno;
+			return failed();
 		if (n == 0)
 			break;
 		at += (size_t)n;
@@ -129,7 +149,8 @@ admin_client_get(const char *admin, const char *path,
 	size_t scanned = 0;
 	enum reason why;
 	ssize_t got;
-	int fd = dial(admin), n;
+	int64_t deadline_us = clock_mono_us() + WAIT_S * INT64_C(1000000);
+	int fd = dial(admin, deadline_us), n;
 
 	if (fd < 0)
 		return fd;
@@ -139,7 +160,7 @@ admin_client_get(const char *admin, const char *path,
 		close(fd);
 		return -EPIPE;
 	}
-	got = read_all(fd, out, ADMIN_CLIENT_BODY_BYTES - 1);
+	got = read_all(fd, out, ADMIN_CLIENT_BODY_BYTES - 1, deadline_us);
 	close(fd);
 	if (got < 0)
 		return (int)got;

@@ -28,7 +28,7 @@ MUST_USE int admin_client_where(const char **admin, const char *config);
 
 /*
  * GET a path.  Returns the HTTP status with the body, terminated, in out; or
- * a negative errno.  Waits 5 s at most.
+ * a negative errno.  Waits 5 s at most, whatever the other side does.
  */
 MUST_USE int admin_client_get(const char *admin, const char *path,
     char out[static ADMIN_CLIENT_BODY_BYTES]);

@@ -10,6 +10,6 @@ FAULT_TESTS := test_attack test_malloc
 FUZZ_TARGETS := fuzz_charter fuzz_image fuzz_dns_query fuzz_dns_answer fuzz_hello fuzz_http fuzz_response fuzz_host fuzz_addr fuzz_yaml fuzz_record fuzz_opening
 sidecar_TESTS += confine seccomp
 proxy_TESTS += opening
-sidecar_TESTS += engines health notify told
+sidecar_TESTS += engines health notify told admin_client
 policy_TESTS += build
 REPLAY_TESTS += test_opening test_flood test_shown test_counts
