@@ -22,7 +22,7 @@ V ?= 0
 Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 
-PKGS := libevent_core openssl libcares yaml-0.1 libidn2 libpsl libsodium \
+PKGS := libevent_core libevent_openssl openssl libcares yaml-0.1 libidn2 libpsl libsodium \
 	jansson libseccomp libmnl
 MSGPACK := $(shell pkg-config --exists msgpack-c && echo msgpack-c || echo msgpack)
 # libnftables is opened where it is used (sidecar/rules.c), so that no role
@@ -53,7 +53,7 @@ CPPFLAGS += $(HARDEN_CPP)
 endif
 CFLAGS += -std=c11 $(WARN) $(CFLAGS_$(CONFIG))
 LDFLAGS += $(LDFLAGS_$(CONFIG))
-LDLIBS := $(shell pkg-config --libs $(PKGS) $(MSGPACK)) -ldl
+LDLIBS := $(shell pkg-config --libs $(PKGS) $(MSGPACK)) -ldl -lm
 
 # ---- sources: one list for each layer, lowest first ----
 
@@ -63,7 +63,8 @@ policy_SRC := span chunks host addr verdict problem yaml date charter rules name
 	shadow build \
 	image policy decide
 ledger-client_SRC := clock log record emit count fold
-dns_SRC := share message pin pin_write cache ask resolve way front front_pending front_engine front_tcp
+dns_SRC := share wire answer message pin pin_write cache tunnel channel dot upstream \
+	ask resolve addrs way front front_pending front_engine front_tcp
 proxy_SRC := proxy limit buf side watch pipes listen conn name pinned weigh again account dial \
 	tunnel relay end forward body \
 	hello opening ja4 flight http http_body http_write refuse
@@ -149,6 +150,8 @@ $(B)/tests/proxy/test_listen: LDFLAGS += -Wl,--wrap=getsockopt \
 
 $(B)/tests/dns/test_resolve: LDFLAGS += -Wl,--wrap=event_new
 $(B)/tests/dns/test_front_tcp: LDFLAGS += -Wl,--wrap=evbuffer_expand
+$(B)/tests/dns/test_channel $(B)/tests/dns/test_upstream: \
+	LDFLAGS += -Wl,--wrap=clock_mono_ms
 $(B)/tests/dns/test_share: LDFLAGS += -Wl,--wrap=calloc
 $(B)/tests/sidecar/test_recorder: LDFLAGS += -Wl,--wrap=write
 

@@ -10,6 +10,7 @@
 #define FLAG_RA 0x0080
 #define FLAG_CD 0x0010
 #define UDP_BYTES 1232u		/* what we say that we take */
+#define OPTION_PADDING 12
 #define OPTION_EDE 15
 #define HOPS_MAX 64u		/* compression pointers in one name */
 #define RECORDS_MAX 512u	/* walked in one section */
@@ -337,6 +338,102 @@ message_reply(const struct message_question *q,
 	if (q->edns && put_opt(&w, a))
 		patch16(&w, 10, 1);
 	return w.at;
+}
+
+/* ---- queries of our own ---- */
+
+static void
+put_name(struct writer *w, const struct host *name,
+    const uint8_t capitals[static 32])
+{
+	const char *at = name->name, *end = at + name->len;
+
+	while (at < end) {
+		size_t n = strcspn(at, ".");
+
+		w->out[w->at++] = (uint8_t)n;
+		for (; n > 0; n--, at++) {
+			size_t bit = (size_t)(at - name->name);
+			bool up = capitals[bit / 8] >> bit % 8 & 1;
+
+			w->out[w->at++] = (uint8_t)(*at >= 'a' &&
+			    *at <= 'z' && up ? *at - 'a' + 'A' : *at);
+		}
+		at++;		/* the dot, or behind the end */
+	}
+	w->out[w->at++] = 0;
+}
+
+static void
+put_padding(struct writer *w, unsigned pad_to)
+{
+	size_t bare = w->at + 11 + 4, pad = (pad_to - bare % pad_to) % pad_to;
+
+	put(w, "", 1);
+	put16(w, TYPE_OPT);
+	put16(w, UDP_BYTES);
+	put32(w, 0);
+	put16(w, (unsigned)(4 + pad));
+	put16(w, OPTION_PADDING);
+	put16(w, (unsigned)pad);
+	memset(w->out + w->at, 0, pad);
+	w->at += pad;
+}
+
+size_t
+message_ask(const struct host *name, uint16_t type, uint16_t id,
+    const uint8_t capitals[static 32], unsigned pad_to,
+    uint8_t out[static MESSAGE_ASK_MAX_BYTES])
+{
+	static const struct message_answer plain = { .ede = -1 };
+	struct writer w = { .out = out, .size = MESSAGE_ASK_MAX_BYTES };
+
+	put16(&w, id);
+	put16(&w, FLAG_RD);
+	put16(&w, 1);
+	put32(&w, 0);
+	put16(&w, 1);
+	put_name(&w, name, capitals);
+	put16(&w, type);
+	put16(&w, 1);
+	if (pad_to > 0)
+		put_padding(&w, pad_to);
+	else
+		put_opt(&w, &plain);
+	return w.at;
+}
+
+static uint8_t
+lower(uint8_t c)
+{
+	return c >= 'A' && c <= 'Z' ? (uint8_t)(c + ('a' - 'A')) : c;
+}
+
+enum message_echo
+message_echo(struct span query, struct span reply)
+{
+	enum message_echo got = MESSAGE_ECHO;
+	struct span rest = query;
+	struct message_question q;
+	size_t n;
+
+	rest.data += HEADER_BYTES;
+	rest.len -= HEADER_BYTES;
+	if (!read_qname(&rest, &q))
+		return MESSAGE_OTHER;
+	n = q.qname_len + 4u;
+	if (reply.len < HEADER_BYTES + n || (reply.data[2] & 0x80) == 0 ||
+	    reply.data[4] != 0 || reply.data[5] != 1 ||
+	    memcmp(reply.data, query.data, 2) != 0 ||
+	    memcmp(reply.data + HEADER_BYTES + q.qname_len, rest.data, 4) != 0)
+		return MESSAGE_OTHER;
+	for (size_t i = HEADER_BYTES; i < HEADER_BYTES + q.qname_len; i++) {
+		if (lower(reply.data[i]) != lower(query.data[i]))
+			return MESSAGE_OTHER;
+		if (reply.data[i] != query.data[i])
+			got = MESSAGE_OTHER_CASE;
+	}
+	return got;
 }
 
 size_t

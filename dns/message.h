@@ -59,9 +59,28 @@ struct message_answer {
  */
 size_t message_reply(const struct message_question *q,
     const struct message_answer *a, uint8_t *out, size_t size);
+<<<<<<< HEAD
 /* For an unreadable query with a known id: FORMERR, or NOTIMP where its opcode
  * is another one (UPDATE and NOTIFY have other sections).  The header alone. */
 size_t message_unread(struct span msg, uint8_t *out, size_t size);
+=======
+/*
+ * Write a query of our own: RD, EDNS with UDP_BYTES; the letters of the name
+ * in capitals where `capitals` has a bit (draft-vixie-dnsext-dns0x20).  With
+ * pad_to the length is a multiple of it (RFC 7830, 8467), else the OPT record
+ * is the last 11 bytes.  Returns the length.
+ */
+#define MESSAGE_ASK_MAX_BYTES 512u
+size_t message_ask(const struct host *name, uint16_t type, uint16_t id,
+    const uint8_t capitals[static 32], unsigned pad_to,
+    uint8_t out[static MESSAGE_ASK_MAX_BYTES]);
+/* Whether a reply echoes the query's question. */
+enum message_echo { MESSAGE_OTHER = 0, MESSAGE_OTHER_CASE, MESSAGE_ECHO };
+enum message_echo message_echo(struct span query, struct span reply);
+
+/* FORMERR for an unreadable query with a known id. */
+size_t message_formerr(struct span msg, uint8_t *out, size_t size);
+>>>>>>> 179a077 (dns: transport to the pinned servers, DNS over TLS, tunnel scores)
 
 /*
  * Walk the answer section of an upstream reply to (name, type): follows
