@@ -4,43 +4,42 @@
 #include <sodium.h>
 #include <stdlib.h>
 
-#define NONE UINT32_MAX
-
-/* Names in a chained hash table; the list by use decides who makes room. */
+/* In a chained hash table; the list by use decides what makes room. */
 struct item {
-	struct host name;
-	struct cache_answer answer;
+	struct item *chain;		/* next of the bucket */
+	struct item *newer, *older;
 	int64_t until_ms;
-	uint32_t chain;			/* next of the bucket */
-	uint32_t newer, older;		/* list by use */
+	size_t bytes;			/* of all of this */
+	struct host *name;		/* behind the answer, cut to size */
+	struct answer answer;
 };
 
+#define BYTES_EACH 512u		/* about: for the number of buckets */
+#define BYTES_OVER 32u		/* malloc's own, about */
+
 struct cache {
-	struct item *items;
-	uint32_t *buckets;
-	uint32_t n, size, n_buckets;
-	uint32_t newest, oldest;
+	struct item **buckets;
+	size_t n_buckets, max, bytes, n;
+	struct item *newest, *oldest;
 	uint8_t key[crypto_shorthash_KEYBYTES];
 };
 
 struct cache *
-cache_new(size_t names)
+cache_new(size_t bytes)
 {
 	struct cache *c = calloc(1, sizeof(*c));
 
 	if (c == NULL)
 		return NULL;
-	c->size = (uint32_t)names;
-	for (c->n_buckets = 16; c->n_buckets < names;)
+	c->max = bytes;
+	for (c->n_buckets = 16; c->n_buckets < bytes / BYTES_EACH;)
 		c->n_buckets *= 2;
-	c->items = calloc(names, sizeof(*c->items));
-	c->buckets = malloc(c->n_buckets * sizeof(*c->buckets));
-	if (c->items == NULL || c->buckets == NULL) {
-		cache_free(c);
+	c->buckets = calloc(c->n_buckets, sizeof(struct item *));
+	if (c->buckets == NULL) {
+		free(c);
 		return NULL;
 	}
 	randombytes_buf(c->key, sizeof(c->key));
-	cache_flush(c);
 	return c;
 }
 
@@ -49,24 +48,16 @@ cache_free(struct cache *c)
 {
 	if (c == NULL)
 		return;
-	free(c->items);
+	cache_flush(c, NULL);
 	free(c->buckets);
 	free(c);
 }
 
-void
-cache_flush(struct cache *c)
-{
-	memset(c->buckets, 0xff, c->n_buckets * sizeof(*c->buckets));
-	c->n = 0;
-	c->newest = c->oldest = NONE;
-}
-
-static uint32_t *
-bucket(struct cache *c, const struct host *name)
+static struct item **
+bucket(const struct cache *c, const struct host *name)
 {
 	uint8_t out[crypto_shorthash_BYTES];
-	uint32_t h;
+	uint64_t h;
 
 	crypto_shorthash(out, (const uint8_t *)name->name, name->len,
 	    c->key);
@@ -74,106 +65,137 @@ bucket(struct cache *c, const struct host *name)
 	return &c->buckets[h & (c->n_buckets - 1)];
 }
 
-static uint32_t
-find(struct cache *c, const struct host *name)
+static struct item *
+find(const struct cache *c, const struct host *name, uint16_t type)
 {
-	uint32_t i = *bucket(c, name);
+	struct item *it = *bucket(c, name);
 
-	while (i != NONE && !host_eq(&c->items[i].name, name))
-		i = c->items[i].chain;
-	return i;
+	while (it != NULL && (it->answer.type != type ||
+	    !host_eq(it->name, name)))
+		it = it->chain;
+	return it;
 }
 
 static void
-list_remove(struct cache *c, uint32_t i)
+list_remove(struct cache *c, struct item *it)
 {
-	struct item *it = &c->items[i];
-
-	if (it->newer != NONE)
-		c->items[it->newer].older = it->older;
-	else
-		c->newest = it->older;
-	if (it->older != NONE)
-		c->items[it->older].newer = it->newer;
-	else
-		c->oldest = it->newer;
+	*(it->newer != NULL ? &it->newer->older : &c->newest) = it->older;
+	*(it->older != NULL ? &it->older->newer : &c->oldest) = it->newer;
 }
 
 static void
-list_add(struct cache *c, uint32_t i)
+list_add(struct cache *c, struct item *it)
 {
-	struct item *it = &c->items[i];
-
-	it->newer = NONE;
+	it->newer = NULL;
 	it->older = c->newest;
-	if (c->newest != NONE)
-		c->items[c->newest].newer = i;
-	else
-		c->oldest = i;
-	c->newest = i;
+	*(it->older != NULL ? &it->older->newer : &c->oldest) = it;
+	c->newest = it;
 }
 
-bool
-cache_get(struct cache *c, const struct host *name, int64_t now_ms,
-    struct cache_answer *out)
+static void
+drop(struct cache *c, struct item *it)
 {
-	uint32_t i = find(c, name);
+	struct item **at = bucket(c, it->name);
 
-	if (i == NONE || c->items[i].until_ms <= now_ms)
-		return false;
-	*out = c->items[i].answer;
-	out->ttl_s = (uint32_t)((c->items[i].until_ms - now_ms + 999) / 1000);
-	list_remove(c, i);
-	list_add(c, i);
-	return true;
+	while (*at != it)
+		at = &(*at)->chain;
+	*at = it->chain;
+	list_remove(c, it);
+	c->bytes -= it->bytes;
+	c->n--;
+	free(it);
 }
 
-static uint32_t
-clamp_ttl(const struct cache_answer *a)
+const struct answer *
+cache_get(struct cache *c, const struct host *name, uint16_t type,
+    int64_t now_ms, uint32_t *ttl_s)
 {
-	uint32_t max = CACHE_TTL_MAX_S;
+	struct item *it = find(c, name, type);
 
-	if (a->reason == REASON_DNS_NXDOMAIN ||
-	    a->reason == REASON_DNS_NODATA)
-		max = CACHE_NEGATIVE_MAX_S;
-	else if (a->reason != REASON_NONE)
+	if (it == NULL || it->until_ms <= now_ms)
+		return NULL;
+	*ttl_s = (uint32_t)((it->until_ms - now_ms + 999) / 1000);
+	list_remove(c, it);
+	list_add(c, it);
+	return &it->answer;
+}
+
+uint32_t
+cache_live_s(const struct answer *a)
+{
+	uint32_t max = a->reason == REASON_NONE ? ANSWER_TTL_MAX_S :
+	    CACHE_NEGATIVE_MAX_S;
+
+	if (a->reason == REASON_LIMIT_MEMORY)
+		return 0;	/* it may be there for the next one */
+	if (a->reason != REASON_NONE && a->reason != REASON_DNS_NXDOMAIN &&
+	    a->reason != REASON_DNS_NODATA)
 		return CACHE_FAILURE_S;
-	if (a->ttl_s < CACHE_TTL_MIN_S)
-		return CACHE_TTL_MIN_S;
 	return a->ttl_s < max ? a->ttl_s : max;
 }
 
-/* An unused item, or the one not asked for the longest. */
-static uint32_t
-item_new(struct cache *c)
+static struct item *
+item_new(const struct host *name, const struct answer *a)
 {
-	uint32_t i = c->oldest, *at;
+	size_t at = offsetof(struct item, answer) + answer_bytes(a);
+	size_t bytes = at + offsetof(struct host, name) + name->len + 1u;
+	struct item *it = malloc(bytes);
 
-	if (c->n < c->size)
-		return c->n++;
-	list_remove(c, i);
-	for (at = bucket(c, &c->items[i].name); *at != i;)
-		at = &c->items[*at].chain;
-	*at = c->items[i].chain;
-	return i;
+	if (it == NULL)
+		return NULL;
+	it->bytes = bytes + BYTES_OVER;
+	it->name = (struct host *)((uint8_t *)it + at);
+	memcpy(&it->answer, a, answer_bytes(a));
+	memcpy(it->name, name, bytes - at);
+	return it;
 }
 
 void
-cache_put(struct cache *c, const struct host *name,
-    const struct cache_answer *answer, int64_t now_ms)
+cache_put(struct cache *c, const struct host *name, const struct answer *a,
+    int64_t now_ms)
 {
-	uint32_t i = find(c, name), *head;
+	struct item *old = find(c, name, a->type), *it, **head;
+	uint32_t live = cache_live_s(a);
 
-	if (i == NONE) {
-		i = item_new(c);
-		head = bucket(c, name);
-		c->items[i].name = *name;
-		c->items[i].chain = *head;
-		*head = i;
-	} else {
-		list_remove(c, i);
+	if (old != NULL)
+		drop(c, old);
+	it = live > 0 ? item_new(name, a) : NULL;
+	if (it == NULL)
+		return;
+	it->until_ms = now_ms + (int64_t)live * 1000;
+	head = bucket(c, name);
+	it->chain = *head;
+	*head = it;
+	list_add(c, it);
+	c->bytes += it->bytes;
+	c->n++;
+	while (c->bytes > c->max)
+		drop(c, c->oldest);
+}
+
+size_t
+cache_flush(struct cache *c, const struct host *name)
+{
+	size_t n = 0;
+
+	for (struct item *it = c->newest, *next; it != NULL; it = next) {
+		next = it->older;
+		if (name != NULL && !host_eq(it->name, name))
+			continue;
+		drop(c, it);
+		n++;
 	}
-	list_add(c, i);
-	c->items[i].answer = *answer;
-	c->items[i].until_ms = now_ms + (int64_t)clamp_ttl(answer) * 1000;
+	return n;
+}
+
+size_t
+cache_bytes(const struct cache *c)
+{
+	return c->bytes;
+}
+
+size_t
+cache_answers(const struct cache *c)
+{
+	return c->n;
 }

@@ -2,34 +2,32 @@
 #ifndef DNS_CACHE_H
 #define DNS_CACHE_H
 
-#include "dns/pin.h"
-#include "policy/verdict.h"
+#include "dns/answer.h"
 
-#define CACHE_TTL_MIN_S 1u
-#define CACHE_TTL_MAX_S 3600u
-#define CACHE_NEGATIVE_MAX_S 60u	/* NXDOMAIN and NODATA, RFC 2308 */
+#define CACHE_NEGATIVE_MAX_S 3600u	/* NXDOMAIN and NODATA, RFC 2308 5 */
 #define CACHE_FAILURE_S 2u		/* SERVFAIL, time-outs, RFC 9520 */
 
-/* What is known of a name's addresses. */
-struct cache_answer {
-	enum reason reason;	/* NONE, DNS_NXDOMAIN, DNS_NODATA,
-				 * DNS_SERVFAIL, DNS_TIMEOUT; what was not
-				 * kept: LIMIT_MEMORY too */
-	uint32_t ttl_s;		/* left */
-	uint32_t n_addrs;
-	struct addr addrs[PIN_ADDRS_MAX];	/* A first, then AAAA */
-};
-
-/* Bounded: the least recently used name makes room. */
+/*
+ * Answers by name and type, for as long as they say; bounded in bytes: what
+ * was not asked for the longest makes room.  An answer that may not be kept
+ * (TTL 0) is not.
+ */
 struct cache;
-MUST_USE struct cache *cache_new(size_t names);
+
+MUST_USE struct cache *cache_new(size_t bytes);
 void cache_free(struct cache *c);
-/* False when nothing live is known. */
-MUST_USE bool cache_get(struct cache *c, const struct host *name,
-    int64_t now_ms, struct cache_answer *out);
-/* ttl_s is clamped as above. */
+/* Valid until the next put or flush; *ttl_s is what is left of it.  NULL when
+ * nothing live is known. */
+MUST_USE const struct answer *cache_get(struct cache *c,
+    const struct host *name, uint16_t type, int64_t now_ms, uint32_t *ttl_s);
+/* How long it may be kept, which is also what everybody is told. */
+uint32_t cache_live_s(const struct answer *a);
+/* Copied.  Where there is no memory for it, it is not kept. */
 void cache_put(struct cache *c, const struct host *name,
-    const struct cache_answer *answer, int64_t now_ms);
-void cache_flush(struct cache *c);
+    const struct answer *a, int64_t now_ms);
+/* All of it, or what is known of one name; returns how many answers went. */
+size_t cache_flush(struct cache *c, const struct host *name);
+size_t cache_bytes(const struct cache *c);
+size_t cache_answers(const struct cache *c);
 
 #endif

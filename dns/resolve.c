@@ -3,24 +3,24 @@
 
 #include <ares.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "dns/message.h"
 #include "ledger-client/clock.h"
 
 #define BUCKETS 1024u
-#define SOCKETS_MAX 64u	/* more than c-ares has: two a server */
-#define POLL_MS 20		/* of sockets that cannot be watched */
+#define PENDING_MAX 4096u
 
-/* One name that is being asked for, and everyone who waits for it. */
+/* One name and type that is being asked for, and everyone who waits. */
 struct job {
 	struct resolve *resolve;
 	struct job *next, **prev;	/* of the bucket */
-	struct host name;
-	unsigned epoch;			/* of the servers that were asked */
-	unsigned open;			/* queries not answered */
-	struct cache_answer a, aaaa;
+	struct host name;		/* asked for */
+	struct host at;			/* the alias that was come to */
+	uint16_t type;
+	struct answer *answer;		/* so far; NULL: nothing, or no memory */
+	struct endpoint server;
+	unsigned tries;
+	uint64_t us;
 	struct resolve_call *first, **last;
 	struct event *finish;		/* answers are given from the loop */
 };
@@ -32,166 +32,64 @@ struct resolve_call {
 	void *arg;
 };
 
-/* One family of a job, as c-ares hands it back. */
-struct query {
-	struct job *job;
-	uint16_t type;
-};
-
 struct resolve {
 	struct event_base *base;
 	struct resolve_settings settings;
+	struct upstream *zones[RESOLVE_ZONES_MAX];
 	struct cache *cache;
-	ares_channel channel;
-	struct event *sockets[SOCKETS_MAX];
-	evutil_socket_t fds[SOCKETS_MAX];
-	bool polled[SOCKETS_MAX];	/* without memory for its event */
-	struct event *timer;
 	struct job *buckets[BUCKETS];
 	unsigned pending;
-	unsigned epoch;			/* of the servers */
-	bool closing;
+	union answer_room room;
 };
 
-/* ---- c-ares on the event base ---- */
+static void ask(struct job *j);
+
+/* ---- servers ---- */
 
 static void
-arm_timer(struct resolve *r)
+close_zones(struct upstream **zones)
 {
-	struct timeval most = { .tv_usec = POLL_MS * 1000 }, tv;
-	struct timeval *left = NULL;
-
-	for (unsigned i = 0; i < SOCKETS_MAX; i++)
-		if (r->polled[i])
-			left = &most;
-	left = ares_timeout(r->channel, left, &tv);
-	if (left == NULL)
-		event_del(r->timer);
-	else
-		event_add(r->timer, left);
-}
-
-static void
-on_socket(evutil_socket_t fd, short what, void *arg)
-{
-	struct resolve *r = arg;
-
-	ares_process_fd(r->channel,
-	    what & EV_READ ? fd : ARES_SOCKET_BAD,
-	    what & EV_WRITE ? fd : ARES_SOCKET_BAD);
-	arm_timer(r);
-}
-
-static void
-on_timer(evutil_socket_t fd, short what, void *arg)
-{
-	struct resolve *r = arg;
-
-	(void)fd;
-	(void)what;
-	for (unsigned i = 0; i < SOCKETS_MAX; i++)
-		if (r->polled[i])
-			ares_process_fd(r->channel, r->fds[i], r->fds[i]);
-	ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
-	arm_timer(r);
-}
-
-/* The place of a descriptor, or a free one. */
-static unsigned
-socket_place(const struct resolve *r, evutil_socket_t fd)
-{
-	unsigned empty = SOCKETS_MAX;
-
-	for (unsigned i = 0; i < SOCKETS_MAX; i++) {
-		bool used = r->sockets[i] != NULL || r->polled[i];
-
-		if (used && r->fds[i] == fd)
-			return i;
-		if (!used && empty == SOCKETS_MAX)
-			empty = i;
+	for (size_t i = 0; i < RESOLVE_ZONES_MAX; i++) {
+		upstream_free(zones[i]);
+		zones[i] = NULL;
 	}
-	return empty;
-}
-
-static void
-on_socket_state(void *arg, ares_socket_t fd, int readable, int writable)
-{
-	struct resolve *r = arg;
-	unsigned i = socket_place(r, fd);
-	short what = (short)((readable ? EV_READ : 0) |
-	    (writable ? EV_WRITE : 0));
-
-	if (i == SOCKETS_MAX)
-		return;
-	if (r->sockets[i] != NULL)
-		event_free(r->sockets[i]);
-	r->sockets[i] = NULL;
-	r->polled[i] = false;
-	if (what == 0)
-		return;
-	r->fds[i] = fd;
-	r->sockets[i] = event_new(r->base, fd, (short)(what | EV_PERSIST),
-	    on_socket, r);
-	if (r->sockets[i] != NULL && event_add(r->sockets[i], NULL) == 0)
-		return;
-	/* its answer would end as a time-out */
-	if (r->sockets[i] != NULL)
-		event_free(r->sockets[i]);
-	r->sockets[i] = NULL;
-	r->polled[i] = true;
-}
-
-/* "1.2.3.4:53,[2001:db8::1]:53" */
-static int
-set_servers(struct resolve *r)
-{
-	char csv[8 * (ADDR_TEXT_BYTES + 1)] = "";
-	size_t at = 0;
-
-	for (size_t i = 0; i < r->settings.n_servers; i++) {
-		char text[ADDR_TEXT_BYTES];
-		int n = snprintf(csv + at, sizeof(csv) - at, "%s%s",
-		    i > 0 ? "," : "",
-		    endpoint_text(&r->settings.servers[i], text));
-
-		at += (size_t)n;
-	}
-	return ares_set_servers_ports_csv(r->channel, csv) == ARES_SUCCESS ?
-	    0 : -EINVAL;
 }
 
 static int
-open_channel(struct resolve *r)
+open_zones(struct event_base *base, const struct resolve_settings *s,
+    struct upstream **zones)
 {
-	char lookups[] = "b";
-	struct ares_options o = {
-		.flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES |
-		    ARES_FLAG_EDNS,
-		.timeout = (int)r->settings.timeout_ms,
-		.tries = (int)r->settings.tries,
-		.ednspsz = 1232,
-		.lookups = lookups,
-		.sock_state_cb = on_socket_state,
-		.sock_state_cb_data = r,
-	};
-	int mask = ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES |
-	    ARES_OPT_EDNSPSZ | ARES_OPT_LOOKUPS | ARES_OPT_SOCK_STATE_CB |
-	    ARES_OPT_DOMAINS | ARES_OPT_NOROTATE;
+	int rc = s->n_zones > 0 && s->n_zones <= RESOLVE_ZONES_MAX &&
+	    s->zones[0].suffix.len == 0 ? 0 : -EINVAL;
 
-	if (ares_init_options(&r->channel, &o, mask) != ARES_SUCCESS)
-		return -ENOMEM;
-	return set_servers(r);
+	for (size_t i = 0; rc == 0 && i < s->n_zones; i++)
+		rc = upstream_new(&zones[i], base, &s->zones[i].servers);
+	if (rc != 0)
+		close_zones(zones);
+	return rc;
 }
 
 static void
 defaults(struct resolve_settings *s)
 {
-	if (s->timeout_ms == 0)
-		s->timeout_ms = 2000;
-	if (s->tries == 0)
-		s->tries = 2;
 	if (s->pending_max == 0)
-		s->pending_max = 4096;
+		s->pending_max = PENDING_MAX;
+}
+
+/* The deepest zone that the name lies in. */
+static size_t
+zone_of(const struct resolve *r, const struct host *name)
+{
+	size_t best = 0;
+
+	for (size_t i = 1; i < r->settings.n_zones; i++) {
+		const struct host *z = &r->settings.zones[i].suffix;
+
+		if (z->len > r->settings.zones[best].suffix.len &&
+		    (host_eq(name, z) || host_under(name, z)))
+			best = i;
+	}
+	return best;
 }
 
 int
@@ -199,9 +97,8 @@ resolve_new(struct resolve **out, struct event_base *base,
     const struct resolve_settings *s, struct cache *cache)
 {
 	struct resolve *r;
+	int rc;
 
-	if (s->n_servers == 0 || s->n_servers > 8)
-		return -EINVAL;
 	if (ares_library_init(ARES_LIB_INIT_ALL) != ARES_SUCCESS)
 		return -ENOMEM;
 	r = calloc(1, sizeof(*r));
@@ -211,146 +108,17 @@ resolve_new(struct resolve **out, struct event_base *base,
 	r->cache = cache;
 	r->settings = *s;
 	defaults(&r->settings);
-	r->timer = event_new(base, -1, 0, on_timer, r);
-	if (r->timer == NULL || open_channel(r) < 0) {
+	rc = open_zones(base, s, r->zones);
+	if (rc != 0) {
 		resolve_free(r);
-		return -EINVAL;
+		return rc;
 	}
 	*out = r;
 	return 0;
 }
 
-void
-resolve_free(struct resolve *r)
-{
-	if (r == NULL)
-		return;
-	r->closing = true;
-	if (r->channel != NULL)
-		ares_destroy(r->channel);
-	for (unsigned i = 0; i < SOCKETS_MAX; i++)
-		if (r->sockets[i] != NULL)
-			event_free(r->sockets[i]);
-	for (unsigned i = 0; i < BUCKETS; i++)
-		while (r->buckets[i] != NULL) {
-			struct job *j = r->buckets[i];
-
-			r->buckets[i] = j->next;
-			while (j->first != NULL) {
-				struct resolve_call *c = j->first;
-
-				j->first = c->next;
-				free(c);
-			}
-			event_free(j->finish);
-			free(j);
-		}
-	if (r->timer != NULL)
-		event_free(r->timer);
-	ares_library_cleanup();
-	free(r);
-}
-
-int
-resolve_reconfigure(struct resolve *r, const struct resolve_settings *s)
-{
-	bool same = s->n_servers == r->settings.n_servers;
-
-	if (s->n_servers == 0 || s->n_servers > 8)
-		return -EINVAL;
-	for (size_t i = 0; same && i < s->n_servers; i++)
-		same = endpoint_eq(&s->servers[i], &r->settings.servers[i]);
-	r->settings = *s;
-	defaults(&r->settings);
-	if (same)
-		return 0;
-	/* what ends from here on is not of these servers: see on_finish */
-	r->epoch++;
-	ares_cancel(r->channel);
-	cache_flush(r->cache);
-	return set_servers(r);
-}
-
-/* ---- jobs ---- */
-
-/* What one family says; the TTL of a failure is the cache's affair. */
 static void
-read_reply(struct query *q, int status, const uint8_t *msg, int len,
-    struct cache_answer *out)
-{
-	uint8_t rcode = RCODE_SERVFAIL;
-
-	memset(out, 0, sizeof(*out));
-	out->reason = status == ARES_ETIMEOUT ? REASON_DNS_TIMEOUT :
-	    status == ARES_ENOMEM ? REASON_LIMIT_MEMORY :
-	    REASON_DNS_SERVFAIL;
-	if (msg == NULL || len <= 0 || message_addrs(span_of(msg,
-	    (size_t)len), &q->job->name, q->type, out->addrs, &out->n_addrs,
-	    &out->ttl_s, &rcode) != PARSE_DONE) {
-		out->n_addrs = 0;
-		return;
-	}
-	if (rcode == RCODE_NXDOMAIN && out->n_addrs == 0)
-		out->reason = REASON_DNS_NXDOMAIN;
-	else if (rcode == RCODE_NOERROR)
-		out->reason = out->n_addrs > 0 ? REASON_NONE :
-		    REASON_DNS_NODATA;
-	else
-		out->n_addrs = 0;
-}
-
-static void
-on_reply(void *arg, int status, int timeouts, unsigned char *msg, int len)
-{
-	struct query *q = arg;
-	struct job *j = q->job;
-
-	(void)timeouts;
-	if (!j->resolve->closing) {
-		read_reply(q, status, msg, len,
-		    q->type == TYPE_A ? &j->a : &j->aaaa);
-		if (--j->open == 0)
-			event_active(j->finish, EV_TIMEOUT, 0);
-	}
-	free(q);
-}
-
-/* How much a failure says against what the other family says. */
-static int
-weight(enum reason why)
-{
-	return why == REASON_DNS_NODATA ? 0 :
-	    why == REASON_DNS_NXDOMAIN ? 1 : 2;
-}
-
-/* Both families as one answer.  Addresses of one outweigh a failure of the
- * other, but are kept no longer than that; of two failures the one that is no
- * absence counts. */
-static void
-merge(const struct job *j, struct cache_answer *out)
-{
-	const struct cache_answer *a = &j->a, *b = &j->aaaa;
-
-	*out = *a;
-	if (a->reason == REASON_NONE && b->reason == REASON_NONE) {
-		if (b->ttl_s < out->ttl_s)
-			out->ttl_s = b->ttl_s;
-		for (uint32_t i = 0; i < b->n_addrs &&
-		    out->n_addrs < PIN_ADDRS_MAX; i++)
-			out->addrs[out->n_addrs++] = b->addrs[i];
-		return;
-	}
-	if (a->reason != REASON_NONE && (b->reason == REASON_NONE ||
-	    !j->resolve->settings.ipv4 ||
-	    weight(b->reason) > weight(a->reason)))
-		*out = *b;
-	if (out->reason == REASON_NONE && out->ttl_s > CACHE_FAILURE_S &&
-	    weight(a->reason != REASON_NONE ? a->reason : b->reason) == 2)
-		out->ttl_s = CACHE_FAILURE_S;
-}
-
-static void
-unlink_job(struct job *j)
+job_unlink(struct job *j)
 {
 	*j->prev = j->next;
 	if (j->next != NULL)
@@ -359,18 +127,125 @@ unlink_job(struct job *j)
 }
 
 static void
-put_query(struct job *j, uint16_t type)
+job_free(struct job *j)
 {
-	struct query *q = malloc(sizeof(*q));
-	struct cache_answer *out = type == TYPE_A ? &j->a : &j->aaaa;
+	event_free(j->finish);
+	free(j->answer);
+	free(j);
+}
 
-	if (q == NULL) {
-		out->reason = REASON_LIMIT_MEMORY;
+void
+resolve_free(struct resolve *r)
+{
+	if (r == NULL)
+		return;
+	close_zones(r->zones);
+	for (unsigned i = 0; i < BUCKETS; i++)
+		while (r->buckets[i] != NULL) {
+			struct job *j = r->buckets[i];
+
+			while (j->first != NULL)
+				resolve_cancel(j->first);
+			job_unlink(j);
+			job_free(j);
+		}
+	ares_library_cleanup();
+	free(r);
+}
+
+static void
+ask_all_again(struct resolve *r)
+{
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (struct job *j = r->buckets[i]; j != NULL; j = j->next) {
+			event_del(j->finish);
+			free(j->answer);
+			j->answer = NULL;
+			j->at = j->name;
+			ask(j);
+		}
+}
+
+int
+resolve_reconfigure(struct resolve *r, const struct resolve_settings *s)
+{
+	struct upstream *zones[RESOLVE_ZONES_MAX] = { NULL };
+	struct resolve_settings now = *s;
+	int rc;
+
+	defaults(&now);
+	if (memcmp(&now, &r->settings, sizeof(now)) == 0)
+		return 0;
+	rc = open_zones(r->base, &now, zones);
+	if (rc != 0)
+		return rc;
+	close_zones(r->zones);
+	memcpy(r->zones, zones, sizeof(zones));
+	r->settings = now;
+	cache_flush(r->cache, NULL);
+	ask_all_again(r);
+	return 0;
+}
+
+/* ---- jobs ---- */
+
+static struct answer *
+copy_of(const struct answer *a)
+{
+	struct answer *copy = malloc(answer_bytes(a));
+
+	if (copy != NULL)
+		memcpy(copy, a, answer_bytes(a));
+	return copy;
+}
+
+static void
+give(struct job *j)
+{
+	event_active(j->finish, EV_TIMEOUT, 0);
+}
+
+static void
+read_reply(struct job *j, const struct upstream_answer *got)
+{
+	union answer_room *room = &j->resolve->room;
+	bool more = j->answer != NULL;
+
+	if (got->reason != REASON_NONE) {
+		answer_none(&room->answer, j->type, got->reason);
 		return;
 	}
-	*q = (struct query){ .job = j, .type = type };
-	j->open++;
-	ares_query(j->resolve->channel, j->name.name, 1, type, on_reply, q);
+	if (more)
+		memcpy(room, j->answer, answer_bytes(j->answer));
+	if (!answer_read(got->msg, &j->at, j->type, more, room))
+		answer_none(&room->answer, j->type, REASON_DNS_SERVFAIL);
+}
+
+/* The servers left an alias open. */
+static bool
+goes_on(struct job *j)
+{
+	return j->answer != NULL && j->answer->unfinished &&
+	    answer_last_link(j->answer, &j->at);
+}
+
+static void
+on_answer(void *arg, const struct upstream_answer *got)
+{
+	struct job *j = arg;
+	size_t zone = zone_of(j->resolve, &j->at);
+
+	read_reply(j, got);
+	free(j->answer);
+	j->answer = copy_of(&j->resolve->room.answer);
+	j->server = j->resolve->settings.zones[zone].servers.servers[
+	    got->server].at;
+	j->tries += got->tries;
+	j->us += got->us;
+	if (goes_on(j))
+		ask(j);
+	else
+		give(j);
 }
 
 static void
@@ -378,63 +253,44 @@ ask(struct job *j)
 {
 	struct resolve *r = j->resolve;
 
-	memset(&j->a, 0, sizeof(j->a));
-	memset(&j->aaaa, 0, sizeof(j->aaaa));
-	j->a.reason = j->aaaa.reason = REASON_DNS_NODATA;
-	j->epoch = r->epoch;
-	/* held open until both families were put */
-	j->open = 1;
-	if (r->settings.ipv4)
-		put_query(j, TYPE_A);
-	if (r->settings.ipv6)
-		put_query(j, TYPE_AAAA);
-	if (--j->open == 0)
-		event_active(j->finish, EV_TIMEOUT, 0);
-	arm_timer(r);
+	upstream_ask(r->zones[zone_of(r, &j->at)], &j->at, j->type,
+	    on_answer, j);
 }
+
+/* ---- giving answers ---- */
 
 static void
 on_finish(evutil_socket_t fd, short what, void *arg)
 {
+	static struct answer no_memory = { .reason = REASON_LIMIT_MEMORY };
 	struct job *j = arg;
-	struct cache_answer answer;
+	struct resolve_answer a = {
+		.records = j->answer != NULL ? j->answer : &no_memory,
+		.server = j->server, .tries = j->tries, .us = j->us,
+	};
 
 	(void)fd;
 	(void)what;
-	/* cancelled, or an answer of servers that are ours no more */
-	if (j->epoch != j->resolve->epoch && j->first != NULL) {
-		ask(j);
-		return;
-	}
-	merge(j, &answer);
-	/* memory may be there for the next one that asks */
-	if (answer.reason != REASON_LIMIT_MEMORY &&
-	    j->epoch == j->resolve->epoch)
-		cache_put(j->resolve->cache, &j->name, &answer,
+	a.ttl_s = cache_live_s(a.records);
+	if (j->answer != NULL)
+		cache_put(j->resolve->cache, &j->name, j->answer,
 		    clock_mono_ms());
-	/* the clamped time to live is what everybody is told */
-	if (!cache_get(j->resolve->cache, &j->name, clock_mono_ms(), &answer))
-		answer.ttl_s = 1;
-	unlink_job(j);
+	job_unlink(j);
 	while (j->first != NULL) {
 		struct resolve_call *c = j->first;
 		resolve_done *done = c->done;
 		void *user = c->arg;
 
-		j->first = c->next;
-		if (j->first != NULL)
-			j->first->prev = &j->first;
-		free(c);
-		done(user, &answer);
+		resolve_cancel(c);
+		done(user, &a);
 	}
-	event_free(j->finish);
-	free(j);
+	job_free(j);
 }
 
 static struct job **
-bucket(struct resolve *r, const struct host *name)
+bucket(struct resolve *r, const struct host *name, uint16_t type)
 {
-	uint32_t h = 5381;
+	uint32_t h = 5381u + type;
 
 	for (size_t i = 0; i < name->len; i++)
 		h = h * 33 + (uint8_t)name->name[i];
@@ -442,9 +298,10 @@ bucket(struct resolve *r, const struct host *name)
 }
 
 static struct job *
-job_new(struct resolve *r, const struct host *name, enum reason *why)
+job_new(struct resolve *r, const struct host *name, uint16_t type,
+    enum reason *why)
 {
-	struct job *j, **head = bucket(r, name);
+	struct job *j, **head = bucket(r, name, type);
 
 	*why = REASON_LIMIT_TOTAL;
 	if (r->pending >= r->settings.pending_max)
@@ -459,7 +316,8 @@ job_new(struct resolve *r, const struct host *name, enum reason *why)
 		return NULL;
 	}
 	j->resolve = r;
-	j->name = *name;
+	j->name = j->at = *name;
+	j->type = type;
 	j->last = &j->first;
 	j->next = *head;
 	if (j->next != NULL)
@@ -472,26 +330,29 @@ job_new(struct resolve *r, const struct host *name, enum reason *why)
 }
 
 bool
-resolve_cached(struct resolve *r, const struct host *name,
-    struct cache_answer *out)
+resolve_cached(struct resolve *r, const struct host *name, uint16_t type,
+    struct resolve_answer *out)
 {
-	return cache_get(r->cache, name, clock_mono_ms(), out);
+	*out = (struct resolve_answer){ .cached = true };
+	out->records = cache_get(r->cache, name, type, clock_mono_ms(),
+	    &out->ttl_s);
+	return out->records != NULL;
 }
 
 struct resolve_call *
-resolve_start(struct resolve *r, const struct host *name,
+resolve_start(struct resolve *r, const struct host *name, uint16_t type,
     resolve_done *done, void *arg, enum reason *why)
 {
-	struct job *j = *bucket(r, name);
+	struct job *j = *bucket(r, name, type);
 	struct resolve_call *c = calloc(1, sizeof(*c));
 
 	*why = REASON_LIMIT_MEMORY;
 	if (c == NULL)
 		return NULL;
-	while (j != NULL && !host_eq(&j->name, name))
+	while (j != NULL && (j->type != type || !host_eq(&j->name, name)))
 		j = j->next;
 	if (j == NULL)
-		j = job_new(r, name, why);
+		j = job_new(r, name, type, why);
 	if (j == NULL) {
 		free(c);
 		return NULL;
@@ -512,4 +373,25 @@ resolve_cancel(struct resolve_call *c)
 	else
 		c->job->last = c->prev;
 	free(c);
+}
+
+size_t
+resolve_states(const struct resolve *r, struct upstream_state *out, size_t max)
+{
+	struct upstream_state of_zone[UPSTREAM_SERVERS_MAX];
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->settings.n_zones; i++) {
+		size_t k = upstream_states(r->zones[i], of_zone);
+
+		for (size_t s = 0; s < k && n < max; s++)
+			out[n++] = of_zone[s];
+	}
+	return n;
+}
+
+unsigned
+resolve_pending(const struct resolve *r)
+{
+	return r->pending;
 }

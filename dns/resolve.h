@@ -2,30 +2,45 @@
 #ifndef DNS_RESOLVE_H
 #define DNS_RESOLVE_H
 
-#include <event2/event.h>
-
 #include "dns/cache.h"
+#include "dns/upstream.h"
 
 /*
- * c-ares on the event base: A and AAAA of a name from the pinned resolvers,
- * and from nowhere else (lookups "b", no hosts file, no search list).
- * Answers go through the cache; one question is asked upstream once however
- * many wait for it.
+ * What a name has of one type: from the cache, or from the pinned servers of
+ * the zone that it lies in, and from nowhere else (no hosts file, no search
+ * list).  One question is asked upstream once however many wait for it; an
+ * alias that the servers do not follow is followed here.
  */
 struct resolve;
 
-struct resolve_settings {
-	struct endpoint servers[8];
-	size_t n_servers;
-	unsigned timeout_ms;	/* one try; default 2000 */
-	unsigned tries;		/* default 2 */
-	bool ipv4, ipv6;	/* families that upstream connections may use */
-	unsigned pending_max;	/* open questions; default 4096 */
+#define RESOLVE_ZONES_MAX 16u
+
+struct resolve_zone {
+	struct host suffix;		/* len 0: every name */
+	struct upstream_settings servers;
 };
 
-typedef void resolve_done(void *arg, const struct cache_answer *answer);
+struct resolve_settings {
+	struct resolve_zone zones[RESOLVE_ZONES_MAX];	/* [0]: every name */
+	size_t n_zones;			/* 1 at least */
+	unsigned pending_max;		/* open questions; default 4096 */
+};
+
+/* An answer and where it is from.  records holds during the call only, or
+ * until the next call into resolve where resolve_cached gave it. */
+struct resolve_answer {
+	const struct answer *records;
+	uint32_t ttl_s;			/* left */
+	bool cached;
+	struct endpoint server;		/* who said so; port 0: nobody */
+	unsigned tries;
+	uint64_t us;			/* upstream */
+};
+
+typedef void resolve_done(void *arg, const struct resolve_answer *a);
 struct resolve_call;
 
+/* 0, -EINVAL or -ENOMEM. */
 MUST_USE int resolve_new(struct resolve **out, struct event_base *base,
     const struct resolve_settings *s, struct cache *cache);
 void resolve_free(struct resolve *r);
@@ -37,16 +52,21 @@ MUST_USE int resolve_reconfigure(struct resolve *r,
 
 /* What is known without asking; false when it must be asked for. */
 MUST_USE bool resolve_cached(struct resolve *r, const struct host *name,
-    struct cache_answer *out);
+    uint16_t type, struct resolve_answer *out);
 
 /*
- * Both families (those enabled) merged: A first.  done is called once and
- * never before this returns.  NULL: *why is LIMIT_TOTAL (full) or
- * LIMIT_MEMORY.
+ * done is called once and never before this returns.  NULL: *why is
+ * LIMIT_TOTAL (full) or LIMIT_MEMORY.
  */
 MUST_USE struct resolve_call *resolve_start(struct resolve *r,
-    const struct host *name, resolve_done *done, void *arg,
+    const struct host *name, uint16_t type, resolve_done *done, void *arg,
     enum reason *why);
+/* done will not be called. */
 void resolve_cancel(struct resolve_call *c);
+
+/* How the servers do: of all zones, at most `max`. */
+size_t resolve_states(const struct resolve *r, struct upstream_state *out,
+    size_t max);
+unsigned resolve_pending(const struct resolve *r);
 
 #endif

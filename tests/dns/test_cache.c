@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#define SOME_BYTES 65536u
+
 static struct host
 host_of(unsigned i)
 {
@@ -18,20 +20,34 @@ host_of(unsigned i)
 	return h;
 }
 
-/* Kept for `live_s` and not longer when the answer says a day. */
+static const struct answer *
+answer_of(enum reason why, uint16_t type, uint32_t ttl_s, const char *data)
+{
+	static union answer_room room;
+
+	answer_none(&room.answer, type, why);
+	room.answer.ttl_s = ttl_s;
+	if (data != NULL)
+		assert_true(answer_put(&room.answer, span_str(data)));
+	return &room.answer;
+}
+
+/* Kept for `live_s` and not longer when the answer says two days. */
 static void
 kept(enum reason reason, int64_t live_s)
 {
-	struct cache_answer a = { .reason = reason, .ttl_s = 86400 }, got;
-	struct cache *c = cache_new(4);
+	struct cache *c = cache_new(SOME_BYTES);
 	struct host h = host_of(0);
+	const struct answer *got;
+	uint32_t ttl;
 
 	assert_non_null(c);
-	a.n_addrs = reason == REASON_NONE ? 1 : 0;
-	cache_put(c, &h, &a, 0);
-	assert_true(cache_get(c, &h, live_s * 1000 - 1, &got));
-	assert_int_equal(got.reason, reason);
-	assert_false(cache_get(c, &h, live_s * 1000 + 1, &got));
+	cache_put(c, &h, answer_of(reason, TYPE_A, 2 * 86400, "1234"), 0);
+	got = cache_get(c, &h, TYPE_A, live_s * 1000 - 1, &ttl);
+	assert_non_null(got);
+	assert_int_equal(got->reason, reason);
+	assert_int_equal(ttl, 1);
+	assert_null(cache_get(c, &h, TYPE_A, live_s * 1000 + 1, &ttl));
 	cache_free(c);
 }
 
@@ -39,7 +55,7 @@ static void
 each_kind_of_answer_has_its_longest_life(void **state)
 {
 	(void)state;
-	kept(REASON_NONE, CACHE_TTL_MAX_S);
+	kept(REASON_NONE, ANSWER_TTL_MAX_S);
 	kept(REASON_DNS_NXDOMAIN, CACHE_NEGATIVE_MAX_S);
 	kept(REASON_DNS_NODATA, CACHE_NEGATIVE_MAX_S);
 	kept(REASON_DNS_SERVFAIL, CACHE_FAILURE_S);
@@ -47,26 +63,90 @@ each_kind_of_answer_has_its_longest_life(void **state)
 }
 
 static void
-the_least_recently_used_name_makes_room(void **state)
+what_may_not_be_kept_is_not(void **state)
 {
-	struct cache_answer a = { .reason = REASON_NONE, .ttl_s = 60,
-	    .n_addrs = 1 }, got;
-	struct cache *c = cache_new(4);
-	struct host h;
+	struct cache *c = cache_new(SOME_BYTES);
+	struct host h = host_of(0);
+	uint32_t ttl;
 
 	(void)state;
-	assert_non_null(c);
+	cache_put(c, &h, answer_of(REASON_NONE, TYPE_A, 60, "1234"), 0);
+	/* and it takes the place of what was */
+	cache_put(c, &h, answer_of(REASON_NONE, TYPE_A, 0, "5678"), 0);
+	assert_null(cache_get(c, &h, TYPE_A, 0, &ttl));
+	cache_put(c, &h, answer_of(REASON_LIMIT_MEMORY, TYPE_A, 60, NULL), 0);
+	assert_null(cache_get(c, &h, TYPE_A, 0, &ttl));
+	assert_int_equal(cache_bytes(c), 0);
+	cache_free(c);
+}
+
+static void
+types_of_a_name_are_apart(void **state)
+{
+	struct cache *c = cache_new(SOME_BYTES);
+	struct host h = host_of(0);
+	const struct answer *got;
+	uint32_t ttl;
+
+	(void)state;
+	cache_put(c, &h, answer_of(REASON_NONE, TYPE_TXT, 60, "\1x"), 0);
+	assert_null(cache_get(c, &h, TYPE_A, 0, &ttl));
+	got = cache_get(c, &h, TYPE_TXT, 0, &ttl);
+	assert_non_null(got);
+	assert_int_equal(got->n_records, 1);
+	assert_memory_equal(got->data, "\0\2\1x", 4);
+	cache_free(c);
+}
+
+/* Bytes count, not names: five of the same size in room for four. */
+static void
+the_least_recently_used_makes_room(void **state)
+{
+	struct cache *c = cache_new(SOME_BYTES);
+	const struct answer *a = answer_of(REASON_NONE, TYPE_A, 60, "1234");
+	struct host h = host_of(0);
+	size_t each;
+	uint32_t ttl;
+
+	(void)state;
+	cache_put(c, &h, a, 0);
+	each = cache_bytes(c);
+	cache_free(c);
+	c = cache_new(4 * each);
 	for (unsigned i = 0; i < 5; i++) {
 		h = host_of(i);
-		cache_put(c, &h, &a, 0);
+		cache_put(c, &h, a, 0);
+		assert_true(cache_bytes(c) <= 4 * each);
 		h = host_of(0);
-		assert_true(cache_get(c, &h, 1, &got));
+		assert_non_null(cache_get(c, &h, TYPE_A, 1, &ttl));
 	}
+	assert_int_equal(cache_answers(c), 4);
 	h = host_of(1);
-	assert_false(cache_get(c, &h, 1, &got));
-	cache_flush(c);
+	assert_null(cache_get(c, &h, TYPE_A, 1, &ttl));
+	cache_free(c);
+}
+
+static void
+one_name_or_all_can_be_forgotten(void **state)
+{
+	struct cache *c = cache_new(SOME_BYTES);
+	struct host h = host_of(1);
+	uint32_t ttl;
+
+	(void)state;
+	for (unsigned i = 0; i < 9; i++) {
+		struct host n = host_of(i / 3);
+
+		cache_put(c, &n, answer_of(REASON_NONE,
+		    (uint16_t)(1 + i % 3), 60, "1234"), 0);
+	}
+	assert_int_equal(cache_flush(c, &h), 3);
+	assert_null(cache_get(c, &h, TYPE_A, 1, &ttl));
 	h = host_of(0);
-	assert_false(cache_get(c, &h, 1, &got));
+	assert_non_null(cache_get(c, &h, TYPE_A, 1, &ttl));
+	assert_int_equal(cache_flush(c, NULL), 6);
+	assert_int_equal(cache_bytes(c), 0);
+	assert_int_equal(cache_answers(c), 0);
 	cache_free(c);
 }
 
@@ -75,7 +155,10 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_kind_of_answer_has_its_longest_life),
-		cmocka_unit_test(the_least_recently_used_name_makes_room),
+		cmocka_unit_test(what_may_not_be_kept_is_not),
+		cmocka_unit_test(types_of_a_name_are_apart),
+		cmocka_unit_test(the_least_recently_used_makes_room),
+		cmocka_unit_test(one_name_or_all_can_be_forgotten),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
