@@ -148,7 +148,7 @@ $(B)/tests/replay/../fault/test_io: LDFLAGS += \
 $(B)/tests/proxy/test_listen: LDFLAGS += -Wl,--wrap=getsockopt \
 	-Wl,--wrap=getsockname,--wrap=conn_new,--wrap=account_turned_away
 
-$(B)/tests/dns/test_resolve: LDFLAGS += -Wl,--wrap=event_new
+$(B)/tests/dns/test_channel: LDFLAGS += -Wl,--wrap=event_new
 $(B)/tests/dns/test_front_tcp: LDFLAGS += -Wl,--wrap=evbuffer_expand
 $(B)/tests/dns/test_channel $(B)/tests/dns/test_upstream: \
 	LDFLAGS += -Wl,--wrap=clock_mono_ms

@@ -14,8 +14,8 @@ struct addrs_call {
 	void *arg;
 };
 
-static void
-take(struct addrs *out, const struct resolve_answer *a)
+void
+addrs_of(struct addrs *out, const struct resolve_answer *a)
 {
 	out->reason = a->records->reason;
 	out->ttl_s = a->ttl_s;
@@ -70,7 +70,7 @@ addrs_cached(struct resolve *r, const struct host *name, struct addrs *out)
 	for (unsigned i = 0; i < FAMILIES; i++) {
 		if (!resolve_cached(r, name, types[i], &a))
 			return false;
-		take(&got[i], &a);
+		addrs_of(&got[i], &a);
 	}
 	merge(&got[0], &got[1], out);
 	return true;
@@ -83,7 +83,7 @@ on_answer(struct addrs_call *c, unsigned family,
 	struct addrs both;
 
 	c->calls[family] = NULL;
-	take(&c->got[family], a);
+	addrs_of(&c->got[family], a);
 	if (c->calls[0] != NULL || c->calls[1] != NULL)
 		return;
 	merge(&c->got[0], &c->got[1], &both);

@@ -17,6 +17,9 @@ struct addrs {
 	struct addr addrs[ADDRS_MAX];	/* A first, then AAAA */
 };
 
+/* Those of an answer of one family. */
+void addrs_of(struct addrs *out, const struct resolve_answer *a);
+
 typedef void addrs_done(void *arg, const struct addrs *a);
 struct addrs_call;
 

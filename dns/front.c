@@ -44,7 +44,7 @@ send_answer(struct waiting *w, const struct message_answer *a)
 }
 
 static struct message_answer
-negative(enum message_rcode rcode, uint32_t ttl_s)
+negative(enum wire_rcode rcode, uint32_t ttl_s)
 {
 	return (struct message_answer){ .rcode = rcode, .ttl_s = ttl_s,
 	    .negative_soa = true, .ede = -1 };
@@ -103,47 +103,42 @@ record_allowed(const struct waiting *w, enum reason why)
 /* Leave out what this cell may not dial: an allowed name must not point at
  * the metadata service (rebinding).  Returns why when nothing is left. */
 static enum reason
-keep_allowed(const struct waiting *w, struct cache_answer *a)
+keep_allowed(const struct waiting *w, struct addrs *a)
 {
 	struct decide_at where = at(w->front, w->cell);
 	enum reason why = REASON_DNS_SPECIAL_USE;
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < a->n_addrs; i++) {
+	for (uint32_t i = 0; i < a->n; i++) {
 		struct endpoint to = { .addr = a->addrs[i] };
 		struct decision d = decide_addr(&where, &w->flow, &to);
 
 		if (d.verdict == VERDICT_ALLOW)
 			a->addrs[n++] = a->addrs[i];
 	}
-	if (n > 0 || a->n_addrs == 0)
+	if (n > 0 || a->n == 0)
 		why = REASON_NONE;
-	a->n_addrs = n;
+	a->n = n;
 	return why;
 }
 
-static bool
-has_type(const struct cache_answer *got, uint16_t type)
+/* The records of the addresses that are left; all of them as they came. */
+static const struct answer *
+records_kept(struct front *f, const struct answer *all, const struct addrs *a)
 {
-	for (uint32_t i = 0; i < got->n_addrs; i++)
-		if (addr_is_v4(&got->addrs[i]) == (type == TYPE_A))
-			return true;
-	return false;
-}
+	struct answer *kept = &f->kept.answer;
 
-static void
-answer_addresses(struct waiting *w, const struct cache_answer *got)
-{
-	struct addr of_type[PIN_ADDRS_MAX];
-	struct message_answer a = { .rcode = RCODE_NOERROR,
-	    .ttl_s = got->ttl_s, .addrs = of_type, .ede = -1 };
+	if (a->n == all->n_records)
+		return all;
+	answer_none(kept, all->type, all->reason);
+	answer_put_links(kept, all);
+	for (uint32_t i = 0; i < a->n; i++) {
+		size_t n = all->type == TYPE_A ? 4 : 16;
 
-	for (uint32_t i = 0; i < got->n_addrs; i++)
-		if (addr_is_v4(&got->addrs[i]) == (w->question.type ==
-		    TYPE_A))
-			of_type[a.n_addrs++] = got->addrs[i];
-	a.negative_soa = a.n_addrs == 0;
-	send_answer(w, &a);
+		if (!answer_put(kept, span_of(a->addrs[i].b + 16 - n, n)))
+			break;
+	}
+	return kept;
 }
 
 /* Our own no, as against what upstream says. */
@@ -156,15 +151,26 @@ is_refusal(enum reason why)
 	    why == REASON_LEDGER_UNAVAILABLE;
 }
 
+/* The answer as it is, with its aliases; what it says of no address too. */
+static void
+answer_records(struct waiting *w, const struct answer *records,
+    enum reason why, uint32_t ttl_s)
+{
+	struct message_answer a = { .rcode = why == REASON_DNS_NXDOMAIN ?
+	    RCODE_NXDOMAIN : RCODE_NOERROR, .ttl_s = ttl_s,
+	    .records = records, .negative_soa = why != REASON_NONE,
+	    .ede = -1 };
+
+	send_answer(w, &a);
+}
+
+/* Without any: a failure, or a no of our own. */
 static void
 answer_failure(struct waiting *w, enum reason why, uint32_t ttl_s)
 {
-	struct message_answer a = negative(RCODE_SERVFAIL, ttl_s);
+	struct message_answer a = negative(why == REASON_DNS_SPECIAL_USE ?
+	    RCODE_NOERROR : RCODE_SERVFAIL, ttl_s);
 
-	if (why == REASON_DNS_NXDOMAIN)
-		a.rcode = RCODE_NXDOMAIN;
-	else if (why == REASON_DNS_NODATA || why == REASON_DNS_SPECIAL_USE)
-		a.rcode = RCODE_NOERROR;
 	if (is_refusal(why)) {
 		a.ede = why == REASON_DNS_SPECIAL_USE ? EDE_BLOCKED :
 		    EDE_OTHER;
@@ -175,7 +181,7 @@ answer_failure(struct waiting *w, enum reason why, uint32_t ttl_s)
 }
 
 static enum reason
-pin_answer(const struct waiting *w, const struct cache_answer *a)
+pin_answer(const struct waiting *w, const struct addrs *a)
 {
 	struct pin_cell cell;
 	int64_t now = clock_mono_ms();
@@ -183,21 +189,20 @@ pin_answer(const struct waiting *w, const struct cache_answer *a)
 	if (!pin_cell_of(w->front->policy, w->cell, &cell))
 		return REASON_UNKNOWN_CELL;
 	return pin_add(w->front->parts.pins, &cell, &w->question.name,
-	    a->addrs, a->n_addrs,
+	    a->addrs, a->n,
 	    now + (int64_t)a->ttl_s * 1000 + PIN_GRACE_MS, now);
 }
 
-/* What a question with this answer is told: judged, pinned and recorded.
+/* What a question with these addresses is told: judged, pinned and recorded.
  * The record is the last, so that it says what happens. */
 static enum reason
-conclude(struct waiting *w, struct cache_answer *a)
+conclude(struct waiting *w, struct addrs *a)
 {
 	enum reason why = a->reason, told;
 
 	if (why == REASON_NONE)
 		why = keep_allowed(w, a);
-	told = why == REASON_NONE && w->via != VIA_NONE &&
-	    !has_type(a, w->question.type) ? REASON_DNS_NODATA : why;
+	told = why;
 	if (!is_refusal(why) && w->via != VIA_NONE &&
 	    !emit_ready(w->front->parts.emit))
 		why = REASON_LEDGER_UNAVAILABLE;
@@ -212,29 +217,65 @@ conclude(struct waiting *w, struct cache_answer *a)
 	return why;
 }
 
-/* Judge what came, pin and record it, and only then answer. */
+/* An engine's: addresses, or why there are none. */
 static void
-settle(struct waiting *w, const struct cache_answer *got)
+settle_engine(struct waiting *w, const struct addrs *got)
 {
-	struct front *f = w->front;
-	struct cache_answer a = *got;
+	struct addrs a = *got;
 	enum reason why = conclude(w, &a);
 
-	if (w->via == VIA_NONE)
-		front_engine_answer(w, why, &a);
-	else if (why == REASON_NONE)
-		answer_addresses(w, &a);
+	front_engine_answer(w, why, &a);
+	emit_flush(w->front->parts.emit);
+}
+
+/* A workload's: judge what came, pin and record it, and only then answer. */
+static void
+settle(struct waiting *w, const struct resolve_answer *got)
+{
+	struct addrs a;
+	enum reason why;
+
+	addrs_of(&a, got);
+	why = conclude(w, &a);
+	if (why == REASON_NONE || why == REASON_DNS_NODATA ||
+	    why == REASON_DNS_NXDOMAIN)
+		answer_records(w, records_kept(w->front, got->records, &a),
+		    why, got->ttl_s);
 	else
-		answer_failure(w, why, a.ttl_s);
-	emit_flush(f->parts.emit);
+		answer_failure(w, why, got->ttl_s);
+	emit_flush(w->front->parts.emit);
+}
+
+/* Our own no, for as long as its cause lasts. */
+static void
+settle_refused(struct waiting *w, enum reason why)
+{
+	struct answer none;
+	struct resolve_answer a = { .records = &none, .ttl_s = 1 };
+
+	answer_none(&none, w->question.type, why);
+	if (w->via == VIA_NONE)
+		settle_engine(w, &(struct addrs){ .reason = why,
+		    .ttl_s = 1 });
+	else
+		settle(w, &a);
 }
 
 static void
-on_resolved(void *arg, const struct cache_answer *answer)
+on_resolved(void *arg, const struct resolve_answer *answer)
 {
 	struct waiting *w = arg;
 
 	settle(w, answer);
+	front_pending_free(w);
+}
+
+static void
+on_both(void *arg, const struct addrs *answer)
+{
+	struct waiting *w = arg;
+
+	settle_engine(w, answer);
 	front_pending_free(w);
 }
 
@@ -327,15 +368,16 @@ static bool
 answer_type(struct waiting *w)
 {
 	struct message_answer a = negative(RCODE_NOERROR, REFUSED_TTL_S);
-	static const struct cache_answer nodata = {
-	    .reason = REASON_DNS_NODATA, .ttl_s = REFUSED_TTL_S };
 	uint16_t type = w->question.type;
+	struct answer none;
 
 	if (type == TYPE_A || (type == TYPE_AAAA &&
 	    !w->front->settings.ipv6_drop))
 		return false;
 	if (type == TYPE_AAAA) {
-		settle(w, &nodata);
+		answer_none(&none, type, REASON_DNS_NODATA);
+		settle(w, &(struct resolve_answer){ .records = &none,
+		    .ttl_s = REFUSED_TTL_S });
 		return true;
 	}
 	record_refused(w, &(struct decision){ .reason = REASON_DNS_TYPE,
@@ -344,15 +386,6 @@ answer_type(struct waiting *w)
 	a.negative_soa = false;
 	send_answer(w, &a);
 	return true;
-}
-
-/* Our own no, for as long as its cause lasts. */
-static void
-settle_refused(struct waiting *w, enum reason why)
-{
-	struct cache_answer a = { .reason = why, .ttl_s = 1 };
-
-	settle(w, &a);
 }
 
 /* The waiting question goes on its own: copy it to the heap and ask. */
@@ -368,12 +401,46 @@ ask_upstream(struct waiting *on_stack)
 		return;
 	}
 	count_add(f->parts.counts, COUNT_DNS_UPSTREAM, 1);
-	w->call = resolve_start(f->parts.resolve, &w->question.name,
-	    on_resolved, w, &why);
-	if (w->call == NULL) {
+	if (w->via == VIA_NONE)
+		w->both = addrs_start(f->parts.resolve, &w->question.name,
+		    on_both, w, &why);
+	else
+		w->call = resolve_start(f->parts.resolve, &w->question.name,
+		    w->question.type, on_resolved, w, &why);
+	if (w->call == NULL && w->both == NULL) {
 		settle_refused(w, why);
 		front_pending_free(w);
 	}
+}
+
+void
+front_cancel(struct waiting *w)
+{
+	if (w->call != NULL)
+		resolve_cancel(w->call);
+	if (w->both != NULL)
+		addrs_cancel(w->both);
+	w->call = NULL;
+	w->both = NULL;
+}
+
+/* False when it must be asked for. */
+static bool
+settle_cached(struct waiting *w)
+{
+	struct resolve *r = w->front->parts.resolve;
+	struct resolve_answer got;
+	struct addrs both;
+
+	if (w->via == VIA_NONE ? !addrs_cached(r, &w->question.name, &both) :
+	    !resolve_cached(r, &w->question.name, w->question.type, &got))
+		return false;
+	count_add(w->front->parts.counts, COUNT_DNS_CACHE_HITS, 1);
+	if (w->via == VIA_NONE)
+		settle_engine(w, &both);
+	else
+		settle(w, &got);
+	return true;
 }
 
 /* Policy before lookup; a question that cannot be recorded is not asked. */
@@ -382,7 +449,6 @@ front_judge(struct waiting *w)
 {
 	struct front *f = w->front;
 	struct decide_at where = at(f, w->cell);
-	struct cache_answer got;
 
 	if (!decide_question(&where, &w->question.name, &w->flow)) {
 		if (w->engine != NULL)
@@ -393,16 +459,10 @@ front_judge(struct waiting *w)
 	}
 	if (w->engine == NULL && answer_type(w))
 		return;
-	if (!emit_ready(f->parts.emit)) {
+	if (!emit_ready(f->parts.emit))
 		settle_refused(w, REASON_LEDGER_UNAVAILABLE);
-		return;
-	}
-	if (resolve_cached(f->parts.resolve, &w->question.name, &got)) {
-		count_add(f->parts.counts, COUNT_DNS_CACHE_HITS, 1);
-		settle(w, &got);
-		return;
-	}
-	ask_upstream(w);
+	else if (!settle_cached(w))
+		ask_upstream(w);
 }
 
 /* One message of a workload. */
@@ -566,8 +626,7 @@ front_free(struct front *f)
 		return;
 	f->stopping = true;
 	while (f->waiting != NULL) {
-		if (f->waiting->call != NULL)
-			resolve_cancel(f->waiting->call);
+		front_cancel(f->waiting);
 		front_pending_free(f->waiting);
 	}
 	while (f->engines != NULL)
@@ -626,13 +685,13 @@ front_set_policy(struct front *f, const struct policy *p)
 	 * it is judged by the new policy already */
 	for (; w != NULL; w = next) {
 		next = w->next;
-		if (w->call == NULL) {
+		if (w->call == NULL && w->both == NULL) {
 			begin_again(w);
 			continue;
 		}
 		if (judge_again(w))
 			continue;
-		resolve_cancel(w->call);
+		front_cancel(w);
 		front_pending_free(w);
 	}
 	emit_flush(f->parts.emit);

@@ -81,14 +81,14 @@ engine_room(struct engine *e)
 
 void
 front_engine_answer(const struct waiting *w, enum reason why,
-    const struct cache_answer *got)
+    const struct addrs *got)
 {
 	struct ask_answer a = { .id = w->ask_id, .reason = (uint32_t)why };
 
 	if (w->engine == NULL)
 		return;
 	if (why == REASON_NONE) {
-		a.n_addrs = got->n_addrs;
+		a.n_addrs = got->n;
 		a.ttl_s = got->ttl_s;
 		memcpy(a.addrs, got->addrs, sizeof(a.addrs));
 	}

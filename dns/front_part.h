@@ -2,6 +2,7 @@
 #ifndef DNS_FRONT_PART_H
 #define DNS_FRONT_PART_H
 
+#include "dns/addrs.h"
 #include "dns/front.h"
 #include "dns/front_tcp.h"
 #include "dns/message.h"
@@ -19,7 +20,8 @@
 struct waiting {
 	struct front *front;
 	struct waiting *next, **prev;
-	struct resolve_call *call;
+	struct resolve_call *call;	/* or */
+	struct addrs_call *both;	/* an engine's */
 	struct message_question question;
 	struct endpoint client;
 	struct decision flow;
@@ -65,6 +67,8 @@ struct front {
 	struct share *share;		/* of each client in the questions */
 	struct share *cells;		/* of each cell, engines' too */
 	struct event *late;		/* a policy that does not come */
+	union answer_room kept;		/* an answer without what may not be
+					 * dialled */
 	uint8_t reply[MESSAGE_MAX_BYTES];
 };
 
@@ -73,6 +77,8 @@ struct front {
 enum reason front_find_cell(struct waiting *w);
 /* Policy, cache, upstream; `w` may be on the stack. */
 void front_judge(struct waiting *w);
+/* It waits for nobody any more. */
+void front_cancel(struct waiting *w);
 
 /* ---- front_pending: what waits ---- */
 /* 0 or -ENOMEM, which leaves nothing. */
@@ -94,6 +100,6 @@ void front_engine_free(struct engine *e);
 /* Judge it, or let it wait for its policy. */
 void front_engine_question(struct waiting *w);
 void front_engine_answer(const struct waiting *w, enum reason why,
-    const struct cache_answer *got);
+    const struct addrs *got);
 
 #endif

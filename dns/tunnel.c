@@ -6,7 +6,7 @@
 #include <sodium.h>
 #include <stdlib.h>
 
-#include "dns/message.h"
+#include "dns/wire.h"
 
 #define WAYS 8u			/* places where a domain can stand */
 #define SEEN_BITS 1024u		/* of names, in each half of the window */

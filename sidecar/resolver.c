@@ -9,7 +9,7 @@
 #include "ledger-client/log.h"
 #include "sidecar/role.h"
 
-#define CACHE_NAMES 65536u
+#define CACHE_BYTES (32u << 20)
 
 /* The resolver: the DNS front, the cache and the pins, and the engines'
  * questions. */
@@ -27,33 +27,34 @@ static int take_sockets(struct role *r, struct resolver *v);
 static void
 servers(const struct role *r, struct resolve_settings *to)
 {
+	struct endpoint from_policy[POLICY_RESOLVERS_MAX];
+	const struct endpoint *at = r->settings.resolvers;
+	struct upstream_settings *up = &to->zones[0].servers;
+	size_t n = r->settings.n_resolvers;
+
 	memset(to, 0, sizeof(*to));
-	if (r->settings.n_resolvers > 0) {
-		to->n_servers = r->settings.n_resolvers;
-		memcpy(to->servers, r->settings.resolvers,
-		    sizeof(to->servers));
-	} else {
-		to->n_servers = policy_resolvers(r->policy, to->servers);
+	if (n == 0) {
+		n = policy_resolvers(r->policy, from_policy);
+		at = from_policy;
 	}
-	to->timeout_ms = 2000;
-	to->tries = 2;
-	/* ipv6: drop is the workload's IPv6, not ours */
-	to->ipv4 = to->ipv6 = true;
-	to->pending_max = 4096;
+	to->n_zones = 1;
+	up->n_servers = n;
+	for (size_t i = 0; i < n; i++)
+		up->servers[i].at = at[i];
 }
 
 static int
 resolver_start(struct role *r)
 {
 	struct resolver *v = calloc(1, sizeof(*v));
-	struct resolve_settings s;
+	static struct resolve_settings s;	/* large */
 	int rc;
 
 	if (v == NULL)
 		return -ENOMEM;
 	r->self = v;
 	servers(r, &s);
-	v->cache = cache_new(CACHE_NAMES);
+	v->cache = cache_new(CACHE_BYTES);
 	if (v->cache == NULL)
 		return -ENOMEM;
 	rc = resolve_new(&v->resolve, r->base, &s, v->cache);
@@ -129,7 +130,7 @@ static void
 resolver_policy(struct role *r, const struct policy *old)
 {
 	struct resolver *v = r->self;
-	struct resolve_settings s;
+	static struct resolve_settings s;	/* large */
 
 	(void)old;
 	servers(r, &s);

@@ -110,13 +110,17 @@ static void __attribute__((unused))
 open_resolver(struct world *w)
 {
 	static const uint8_t lo[] = { 127, 0, 0, 1 };
-	struct resolve_settings s = { .n_servers = 1, .timeout_ms = 400,
-	    .tries = 1, .ipv4 = true, .ipv6 = true, .pending_max = 64 };
+	static struct resolve_settings s;
+	struct upstream_settings *up = &s.zones[0].servers;
 	int fd;
 
-	s.servers[0].addr = addr_from_v4(lo);
-	s.servers[0].port = upstream_port;
-	w->cache = cache_new(256);
+	s.n_zones = 1;
+	s.pending_max = 64;
+	up->n_servers = 1;
+	up->timeout_ms = 200;
+	up->servers[0].at.addr = addr_from_v4(lo);
+	up->servers[0].at.port = upstream_port;
+	w->cache = cache_new(1u << 20);
 	assert_non_null(w->cache);
 	assert_int_equal(resolve_new(&w->resolve, w->base, &s, w->cache), 0);
 	assert_int_equal(pin_create(&w->pins, pin_names_max, &fd), 0);

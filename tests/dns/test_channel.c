@@ -20,6 +20,20 @@ __wrap_clock_mono_ms(void)
 	return __real_clock_mono_ms() + clock_ahead_ms;
 }
 
+struct event *__real_event_new(struct event_base *base, evutil_socket_t fd,
+    short what, event_callback_fn fn, void *arg);
+struct event *__wrap_event_new(struct event_base *base, evutil_socket_t fd,
+    short what, event_callback_fn fn, void *arg);
+static bool no_memory;
+
+struct event *
+__wrap_event_new(struct event_base *b, evutil_socket_t fd, short what,
+    event_callback_fn fn, void *arg)
+{
+	return no_memory && fd >= 0 ? NULL :
+	    __real_event_new(b, fd, what, fn, arg);
+}
+
 struct got {
 	unsigned n, ends[4];
 	uint8_t msg[512];
@@ -310,6 +324,21 @@ late_answers_of_a_replaced_channel_arrive(void **state)
 	down();
 }
 
+static void
+a_socket_that_cannot_be_watched_is_looked_at(void **state)
+{
+	struct got g = { 0 };
+
+	(void)state;
+	up(cut_over_udp);
+	no_memory = true;
+	ask(&g, false);
+	await(&g, 1);
+	no_memory = false;
+	assert_int_equal(g.ends[CHANNEL_ANSWERED], 1);
+	down();
+}
+
 int
 main(void)
 {
@@ -324,6 +353,8 @@ main(void)
 		    no_port_carries_many_of_overlapping_questions),
 		cmocka_unit_test(questions_in_turn_change_their_port),
 		cmocka_unit_test(a_channel_is_replaced_after_its_life),
+		cmocka_unit_test(
+		    a_socket_that_cannot_be_watched_is_looked_at),
 		cmocka_unit_test(late_answers_of_a_replaced_channel_arrive),
 	};
 

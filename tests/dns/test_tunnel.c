@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "dns/message.h"
+#include "dns/wire.h"
 
 #define SECOND 1000
 
@@ -26,7 +26,7 @@ new_tunnel(unsigned domains)
 static struct span
 wire(const char *name)
 {
-	static uint8_t q[MESSAGE_QNAME_MAX_BYTES];
+	static uint8_t q[WIRE_NAME_MAX_BYTES];
 	size_t len = 0;
 
 	for (const char *at = name; *at != '\0';) {

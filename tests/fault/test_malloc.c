@@ -129,7 +129,7 @@ a_policy_that_runs_out_of_memory_does_not_load(void **state)
 static bool
 make_cache(void)
 {
-	struct cache *c = cache_new(64);
+	struct cache *c = cache_new(65536);
 
 	cache_free(c);
 	return c != NULL;
