@@ -283,9 +283,11 @@ message_echo(struct span query, struct span reply)
 	if (reply.len < WIRE_HEADER_BYTES + n || (reply.data[2] & 0x80) == 0 ||
 	    reply.data[4] != 0 || reply.data[5] != 1 ||
 	    memcmp(reply.data, query.data, 2) != 0 ||
-	    memcmp(reply.data + WIRE_HEADER_BYTES + q.qname_len, rest.data, 4) != 0)
+	    memcmp(reply.data + WIRE_HEADER_BYTES + q.qname_len, rest.data,
+	    4) != 0)
 		return MESSAGE_OTHER;
-	for (size_t i = WIRE_HEADER_BYTES; i < WIRE_HEADER_BYTES + q.qname_len; i++) {
+	for (size_t i = WIRE_HEADER_BYTES;
+	    i < WIRE_HEADER_BYTES + q.qname_len; i++) {
 		if (lower(reply.data[i]) != lower(query.data[i]))
 			return MESSAGE_OTHER;
 		if (reply.data[i] != query.data[i])

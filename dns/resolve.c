@@ -17,7 +17,7 @@ struct job {
 	struct host name;		/* asked for */
 	struct host at;			/* the alias that was come to */
 	uint16_t type;
-	struct answer *answer;		/* so far; NULL: nothing, or no memory */
+	struct answer *answer;		/* so far; NULL: none */
 	struct endpoint server;
 	unsigned tries;
 	uint64_t us;
