@@ -61,10 +61,10 @@ LAYERS := policy ledger-client dns proxy sidecar
 
 policy_SRC := span chunks host addr verdict problem yaml date charter rules names cidr \
 	shadow build \
-	image policy decide
+	image policy qtype decide decide_question decide_nearest
 ledger-client_SRC := clock log record emit count fold
-dns_SRC := share wire answer message pin pin_write cache tunnel channel dot upstream \
-	ask resolve addrs way front front_pending front_engine front_tcp
+dns_SRC := share wire answer svcb message pin pin_write cache tunnel channel dot upstream \
+	ask resolve addrs way front front_reply front_udp front_pending front_engine front_tcp
 proxy_SRC := proxy limit buf side watch pipes listen conn name pinned weigh again account dial \
 	tunnel relay end forward body \
 	hello opening ja4 flight http http_body http_write refuse

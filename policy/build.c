@@ -627,6 +627,7 @@ rule_write(struct building *b, const struct rule *r, struct image_rule *to)
 	to->ports.len = r->n_ports;
 	to->prefix = r->prefix;
 	to->flags = rule_flags(r);
+	to->qtypes = r->qtypes;
 	to->line = r->at.line;
 }
 

@@ -1,118 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "policy/decide.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "policy/cidr.h"
-#include "policy/image.h"
-#include "policy/names.h"
+#include "policy/decide_part.h"
 
 #define TRACE_BYTES 512
 
-/* One question against one rule set. */
-struct ask {
-	const struct decide_at *at;
-	struct span image;
-	const struct image_set *set;
-	const struct image_rule *rules;
-};
-
-/* The first rules of each kind that match; RULE_NONE where none does. */
-struct first {
-	const struct ask *ask;
-	uint16_t port;
-	bool trace;
-	uint32_t rule;		/* names: first of either verdict */
-	uint32_t allow, deny;	/* prefixes, and names for deny */
-	uint32_t report;	/* report: true, first */
-};
-
 static void say(const struct decide_at *at, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-/* ---- the question ---- */
-
-static bool
-ask_begin(struct ask *q, const struct decide_at *at)
-{
-	const struct image_header *h;
-
-	if (at->policy == NULL)
-		return false;
-	q->at = at;
-	q->image = policy_image(at->policy);
-	h = image_head(q->image);
-	if (at->cell >= h->cells.len)
-		return false;
-	q->set = &image_sets(q->image)[image_cells(q->image)[at->cell].set];
-	q->rules = image_rules(q->image, q->set);
-	return true;
-}
-
-static struct decision
-deny(enum reason why, uint32_t rule)
-{
-	return (struct decision){ .verdict = VERDICT_DENY,
-	    .would = VERDICT_DENY, .reason = why, .rule = rule };
-}
-
-static struct decision
-no_policy(const struct decide_at *at)
-{
-	return deny(at->policy == NULL ? REASON_POLICY_UNAVAILABLE :
-	    REASON_UNKNOWN_CELL, RULE_NONE);
-}
-
-/* A denial that only reports: it passes, and says what it would have been. */
-static struct decision
-reported(enum reason why, uint32_t rule)
-{
-	struct decision d = deny(why, rule);
-
-	d.verdict = VERDICT_ALLOW;
-	return d;
-}
-
-static bool
-flag(const struct ask *q, uint32_t rule, uint32_t f)
-{
-	return (q->rules[rule].flags & f) != 0;
-}
-
-static bool
-allows(const struct ask *q, uint32_t rule)
-{
-	return flag(q, rule, IMAGE_RULE_ALLOW);
-}
-
-static bool
-in_date(const struct ask *q, uint32_t rule)
-{
-	return q->rules[rule].until_s == 0 ||
-	    q->at->now_s < q->rules[rule].until_s;
-}
-
-static bool
-covers_port(const struct ask *q, uint32_t rule, uint16_t port)
-{
-	const struct image_rule *r = &q->rules[rule];
-	const struct image_ports *p = image_ports(q->image, r);
-	uint32_t i;
-
-	/* Port 0 asks for all of them. */
-	for (i = 0; i < r->ports.len; i++)
-		if (port == 0 ? p[i].lo <= 1 && p[i].hi == 65535 :
-		    port >= p[i].lo && port <= p[i].hi)
-			return true;
-	return false;
-}
-
-static bool
-reporting(const struct ask *q)
-{
-	return q->at->now_s < q->set->report_until_s;
-}
 
 /* ---- the trace ---- */
 
@@ -160,13 +56,6 @@ say_rule(const struct ask *q, uint32_t rule, const char *what)
 
 /* ---- names ---- */
 
-static void
-lower(uint32_t *to, uint32_t rule)
-{
-	if (rule < *to)		/* RULE_NONE is the highest */
-		*to = rule;
-}
-
 static bool
 on_name(void *arg, uint32_t rule, enum names_kind kind)
 {
@@ -197,44 +86,14 @@ on_name(void *arg, uint32_t rule, enum names_kind kind)
 	return true;
 }
 
-static struct first
-first_begin(const struct ask *q, uint16_t port, bool trace)
-{
-	return (struct first){ .ask = q, .port = port,
-	    .trace = trace && q->at->trace != NULL, .rule = RULE_NONE,
-	    .allow = RULE_NONE, .deny = RULE_NONE, .report = RULE_NONE };
-}
-
-static struct first
-first_name(const struct ask *q, const struct host *name, uint16_t port,
+struct first
+decide_first_name(const struct ask *q, const struct host *name, uint16_t port,
     bool trace)
 {
 	struct first f = first_begin(q, port, trace);
 
 	names_visit(image_text(q->image, q->set->names), name, on_name, &f);
 	return f;
-}
-
-/* What the rule itself says of a flow that it allows. */
-static struct decision
-by_rule(const struct ask *q, uint32_t rule)
-{
-	return (struct decision){ .verdict = VERDICT_ALLOW,
-	    .would = VERDICT_ALLOW, .reason = REASON_RULE, .rule = rule,
-	    .opaque = flag(q, rule, IMAGE_RULE_OPAQUE),
-	    .allow_private = flag(q, rule, IMAGE_RULE_ALLOW_PRIVATE) };
-}
-
-/* A reporting deny that stands before the allow is told, not obeyed. */
-static void
-mark_report(struct decision *d, uint32_t report)
-{
-	if (d->verdict != VERDICT_ALLOW || report == RULE_NONE ||
-	    (d->rule != RULE_NONE && d->rule < report))
-		return;
-	d->would = VERDICT_DENY;
-	d->reason = REASON_RULE_DENY;
-	d->rule = report;
 }
 
 /* ---- addresses ---- */
@@ -254,12 +113,6 @@ on_prefix(void *arg, uint32_t rule)
 	else
 		lower(allows(q, rule) ? &f->allow : &f->deny, rule);
 	return true;
-}
-
-static struct addr
-judged(const struct ask *q, const struct addr *a)
-{
-	return addr_judged(a, q->set->nat64, q->set->n_nat64);
 }
 
 /* An allow must name the address that decides; a deny may name either. */
@@ -486,7 +339,7 @@ static struct decision
 flow_name(const struct ask *q, const struct host *name, uint16_t port,
     const struct endpoint *original)
 {
-	struct first f = first_name(q, name, port, true), p;
+	struct first f = decide_first_name(q, name, port, true), p;
 	struct decision d;
 
 	if (f.rule != RULE_NONE) {
@@ -558,7 +411,7 @@ pinned_judge(const struct ask *q, const struct host *const *names, size_t n,
 
 	for (i = 0; i < n; i++) {
 		say(q->at, "the address is pinned for %s", names[i]->name);
-		f = first_name(q, names[i], port, true);
+		f = decide_first_name(q, names[i], port, true);
 		lower(&p.deny, f.deny);
 		if (f.report < f.rule)
 			lower(&p.report, f.report);
@@ -765,114 +618,6 @@ decide_port_open(const struct decide_at *at, const struct endpoint *to)
 	    (d.verdict == VERDICT_ALLOW && d.would == VERDICT_ALLOW);
 }
 
-/* ---- DNS ---- */
-
-/* Looks for a port on which the first matching rule allows.  Such a port,
- * where there is one, is the first of an allowed range or follows on a
- * denied one. */
-struct open_port {
-	const struct ask *ask;
-	const struct host *name;
-	uint32_t allow;		/* a rule that allows */
-	uint32_t deny;		/* the first that denies */
-	uint32_t report;
-	bool allow_private;	/* on one of the open ports */
-};
-
-static void
-port_try(struct open_port *o, uint32_t port)
-{
-	struct first f;
-
-	if (port > 65535)
-		return;
-	f = first_name(o->ask, o->name, (uint16_t)port, false);
-	if (f.rule == RULE_NONE || !allows(o->ask, f.rule))
-		return;
-	o->allow_private |= flag(o->ask, f.rule, IMAGE_RULE_ALLOW_PRIVATE);
-	if (f.rule < o->allow) {
-		o->allow = f.rule;
-		o->report = f.report < f.rule ? f.report : RULE_NONE;
-	}
-}
-
-static bool
-on_question(void *arg, uint32_t rule, enum names_kind kind)
-{
-	struct open_port *o = arg;
-	const struct ask *q = o->ask;
-	const struct image_rule *r = &q->rules[rule];
-	const struct image_ports *p = image_ports(q->image, r);
-	uint32_t i;
-
-	(void)kind;
-	if (!in_date(q, rule) || flag(q, rule, IMAGE_RULE_REPORT))
-		return true;
-	if (!allows(q, rule))
-		lower(&o->deny, rule);
-	for (i = 0; i < r->ports.len; i++)
-		port_try(o, allows(q, rule) ?
-		    (p[i].lo > 0 ? p[i].lo : 1u) : p[i].hi + 1u);
-	return true;
-}
-
-static bool
-question(const struct ask *q, const struct host *name, struct decision *why)
-{
-	struct open_port o = { .ask = q, .name = name, .allow = RULE_NONE,
-	    .deny = RULE_NONE, .report = RULE_NONE };
-
-	names_visit(image_text(q->image, q->set->names), name, on_question,
-	    &o);
-	if (o.allow != RULE_NONE) {
-		*why = by_rule(q, o.allow);
-		why->allow_private = o.allow_private;
-		mark_report(why, o.report);
-	} else if (o.deny != RULE_NONE) {
-		*why = deny(REASON_RULE_DENY, o.deny);
-	} else if (reporting(q)) {
-		*why = reported(REASON_NO_RULE, RULE_NONE);
-	} else {
-		*why = deny(REASON_NO_RULE, RULE_NONE);
-	}
-	return why->verdict == VERDICT_ALLOW;
-}
-
-bool
-decide_question(const struct decide_at *at, const struct host *name,
-    struct decision *why)
-{
-	struct ask q;
-
-	if (!ask_begin(&q, at)) {
-		*why = no_policy(at);
-		return false;
-	}
-	if (name->len == 0) {
-		*why = deny(REASON_NAME_MALFORMED, RULE_NONE);
-		return false;
-	}
-	return question(&q, name, why);
-}
-
-bool
-decide_is_ancestor(const struct decide_at *at, const struct host *name)
-{
-	char text[HOST_MAX_BYTES + 3] = "a.";
-	struct decision why;
-	struct host child;
-	struct ask q;
-
-	if (!ask_begin(&q, at) || name->len == 0)
-		return false;
-	if (names_has_under(image_text(q.image, q.set->names), name))
-		return true;
-	/* A wildcard at the name itself allows what lies under it. */
-	memcpy(text + 2, name->name, (size_t)name->len + 1);
-	return host_parse(&child, span_str(text)) == REASON_NONE &&
-	    question(&q, &child, &why) && why.would == VERDICT_ALLOW;
-}
-
 /* ---- settings ---- */
 
 bool
@@ -889,98 +634,4 @@ decide_ech_denied(const struct decide_at *at)
 	struct ask q;
 
 	return !ask_begin(&q, at) || q.set->ech_denied != 0;
-}
-
-/* ---- the nearest rule ---- */
-
-static bool
-on_near(void *arg, uint32_t rule, enum names_kind kind)
-{
-	struct first *f = arg;
-
-	(void)kind;
-	if (allows(f->ask, rule))
-		lower(&f->allow, rule);
-	return true;
-}
-
-static uint32_t
-near_name(const struct ask *q, const struct host *name)
-{
-	struct first f = first_begin(q, 0, false);
-
-	names_visit(image_text(q->image, q->set->names), name, on_near, &f);
-	return f.allow;
-}
-
-uint32_t
-decide_nearest(const struct decide_at *at, const struct host *name)
-{
-	char text[HOST_MAX_BYTES + 3] = "a.";
-	uint32_t rule;
-	struct host h;
-	unsigned i;
-	struct ask q;
-
-	if (!ask_begin(&q, at) || name->len == 0)
-		return RULE_NONE;
-	rule = near_name(&q, name);	/* the same name, another port */
-	memcpy(text + 2, name->name, (size_t)name->len + 1);
-	if (rule == RULE_NONE &&
-	    host_parse(&h, span_str(text)) == REASON_NONE)
-		rule = near_name(&q, &h);	/* what lies under it */
-	for (i = 1; rule == RULE_NONE && i + 1 < host_labels(name); i++)
-		if (host_parse(&h, host_suffix(name, i)) == REASON_NONE)
-			rule = near_name(&q, &h);	/* a parent */
-	return rule;
-}
-
-static bool
-on_near_prefix(void *arg, uint32_t rule)
-{
-	struct first *f = arg;
-
-	if (allows(f->ask, rule) && in_date(f->ask, rule))
-		lower(&f->allow, rule);
-	return true;
-}
-
-static unsigned
-common_bits(const struct addr *a, const struct addr *b)
-{
-	unsigned i = 0;
-
-	while (i < 128 && ((a->b[i / 8] ^ b->b[i / 8]) >> (7 - i % 8) & 1) ==
-	    0)
-		i++;
-	return i;
-}
-
-uint32_t
-decide_nearest_addr(const struct decide_at *at, const struct endpoint *to)
-{
-	uint32_t i, best = RULE_NONE;
-	struct first f;
-	struct addr a;
-	struct ask q;
-	unsigned near, bits;
-
-	if (!ask_begin(&q, at))
-		return RULE_NONE;
-	a = judged(&q, &to->addr);
-	f = first_begin(&q, 0, false);
-	cidr_visit(image_text(q.image, q.set->cidrs), &a, on_near_prefix, &f);
-	if (f.allow != RULE_NONE)
-		return f.allow;
-	near = addr_is_v4(&a) ? 96 + 8 : 16;
-	for (i = 0; i < q.set->rules.len; i++) {
-		bits = common_bits(&a, &q.rules[i].prefix.base);
-		if (q.rules[i].prefix.bits == 0 || bits < near ||
-		    !allows(&q, i) || !in_date(&q, i) ||
-		    !covers_port(&q, i, to->port))
-			continue;
-		best = i;
-		near = bits + 1;
-	}
-	return best;
 }

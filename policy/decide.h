@@ -124,9 +124,17 @@ MUST_USE bool decide_port_open(const struct decide_at *at,
 MUST_USE bool decide_question(const struct decide_at *at,
     const struct host *name, struct decision *why);
 
+/*
+ * Of a name that decide_question allows: the types that rules open beside
+ * addresses, as a set (policy/qtype).  The first rule that speaks of the type
+ * decides; a deny speaks of all when it covers every port.
+ */
+uint32_t decide_question_types(const struct decide_at *at,
+    const struct host *name);
+
 /* True when an allowed name lies under this one: its NXDOMAIN would hide
  * the allowed one from a cache, so the answer is NODATA. */
-MUST_USE bool decide_is_ancestor(const struct decide_at *at,
+MUST_USE bool decide_question_hides(const struct decide_at *at,
     const struct host *name);
 
 /* What the policy says of hellos without a name, and with ECH. */

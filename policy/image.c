@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/image.h"
+#include "policy/qtype.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -43,7 +44,8 @@ rule_ok(struct span image, const struct image_rule *r)
 	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		if (!text_ok(image, texts[i]))
 			return false;
-	if (r->flags > IMAGE_RULE_FLAGS || !prefix_ok(&r->prefix) ||
+	if (r->flags > IMAGE_RULE_FLAGS || r->qtypes >> QTYPE_COUNT != 0 ||
+	    !prefix_ok(&r->prefix) ||
 	    !table_ok(image, r->ports, sizeof(struct image_ports)))
 		return false;
 	ports = image_ports(image, r);

@@ -15,7 +15,7 @@
  * Cells with the same files share one rule set.
  */
 #define IMAGE_MAGIC UINT64_C(0x31474d494b545350)	/* "PSTKIMG1" */
-#define IMAGE_VERSION 3u
+#define IMAGE_VERSION 4u
 #define IMAGE_MAX_BYTES UINT32_C(0xfffffff0)
 #define IMAGE_PORT_BYTES 8192u		/* a bit for each port */
 #define IMAGE_PREFIXES_MAX CHARTER_PREFIXES_MAX
@@ -45,7 +45,7 @@ struct image_rule {
 	uint8_t pad[3];
 	uint32_t flags;
 	uint32_t line;
-	uint32_t pad2;
+	uint32_t qtypes;	/* policy/qtype */
 };
 
 struct image_set {

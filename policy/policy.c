@@ -365,5 +365,6 @@ policy_rule(const struct policy *p, uint32_t cell, uint32_t rule,
 	out->report = (r->flags & IMAGE_RULE_REPORT) != 0;
 	out->opaque = (r->flags & IMAGE_RULE_OPAQUE) != 0;
 	out->allow_private = (r->flags & IMAGE_RULE_ALLOW_PRIVATE) != 0;
+	out->qtypes = r->qtypes;
 	return true;
 }

@@ -178,6 +178,7 @@ struct rule_view {
 	bool report;		/* report: true */
 	bool opaque;		/* protocol: tcp */
 	bool allow_private;
+	uint32_t qtypes;	/* dns: (policy/qtype) */
 };
 /* How many rules a cell has; they are numbered from 0 in their order. */
 uint32_t policy_rules(const struct policy *p, uint32_t cell);

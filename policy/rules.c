@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "policy/date.h"
+#include "policy/qtype.h"
 
 #define PRINT_BYTES 128
 #define CANONICAL_BYTES 1024
@@ -25,7 +26,7 @@ struct reading {
 struct rule_keys {
 	const struct yaml_node *verdict, *hostname, *cidr, *hostnames_file,
 	    *ports, *protocol, *id, *owner, *reason, *until, *force,
-	    *allow_private, *report;
+	    *allow_private, *report, *dns;
 	/* told of, so not absent */
 	bool verdict_refused, subject_refused, ports_refused;
 };
@@ -269,7 +270,7 @@ keys_find(struct reading *rd, const struct yaml_node *map,
 		{ "reason", &k->reason, &other },
 		{ "until", &k->until, &other }, { "force", &k->force, &other },
 		{ "allow_private", &k->allow_private, &other },
-		{ "report", &k->report, &other },
+		{ "report", &k->report, &other }, { "dns", &k->dns, &other },
 	};
 	const struct yaml_node *item;
 	char text[PRINT_BYTES];
@@ -295,7 +296,8 @@ keys_find(struct reading *rd, const struct yaml_node *map,
 			    span_print(item->key->text, text, sizeof(text)));
 		else if (item->refused)
 			*t[i].refused = true;
-		else if (item->kind == YAML_SCALAR || t[i].to == &k->ports)
+		else if (item->kind == YAML_SCALAR || t[i].to == &k->ports ||
+		    t[i].to == &k->dns)
 			*t[i].to = item;
 		else {
 			*t[i].refused = true;
@@ -851,11 +853,44 @@ word_read(struct reading *rd, const struct yaml_node *node, const char *what,
 	out[node->text.len] = '\0';
 }
 
+/* dns: MX, or [MX, TXT]. */
+static void
+dns_read(struct reading *rd, const struct rule_keys *k, struct rule *r)
+{
+	static const char fix[] = "write dns: [MX, TXT]; of NS, CNAME, SOA, "
+	    "PTR, MX, TXT, SRV, CAA";
+	const struct yaml_node *item = k->dns;
+	char shown[PRINT_BYTES];
+	uint32_t bit;
+
+	if (item == NULL)
+		return;
+	if (item->kind == YAML_MAPPING || (item->kind == YAML_SEQUENCE &&
+	    item->n_children == 0)) {
+		problem_add(rd->ps, PROBLEM_ERROR, item->at, fix,
+		    "dns is not a list of types");
+		return;
+	}
+	for (item = item->kind == YAML_SEQUENCE ? item->child : item;
+	    item != NULL; item = item->next) {
+		bit = item->kind == YAML_SCALAR ? qtype_named(item->text) : 0;
+		r->qtypes |= bit;
+		if (bit == 0)
+			problem_add(rd->ps, PROBLEM_ERROR, item->at, fix,
+			    "\"%s\" is no type that a rule can open",
+			    item->kind == YAML_SCALAR ? span_print(item->text,
+			    shown, sizeof(shown)) : "a nested value");
+		if (k->dns->kind != YAML_SEQUENCE)
+			break;
+	}
+}
+
 static void
 options_read(struct reading *rd, const struct rule_keys *k, struct rule *r)
 {
 	bool_read(rd, k->allow_private, "allow_private", &r->allow_private);
 	bool_read(rd, k->report, "report", &r->report);
+	dns_read(rd, k, r);
 	word_read(rd, k->id, "id", r->id);
 	word_read(rd, k->owner, "owner", r->owner);
 	if (k->protocol != NULL) {
@@ -927,6 +962,13 @@ options_check(struct reading *rd, const struct rule_keys *k,
 		problem_add(rd->ps, PROBLEM_ERROR, k->allow_private->at,
 		    "remove it",
 		    "an address rule opens its private prefix already");
+	if (k->dns != NULL && r->verdict == VERDICT_DENY)
+		problem_add(rd->ps, PROBLEM_ERROR, k->dns->at, "remove it",
+		    "a deny without ports covers each question already");
+	else if (k->dns != NULL && r->n_patterns == 0)
+		problem_add(rd->ps, PROBLEM_ERROR, k->dns->at, "remove it, or "
+		    "name what may be asked for with hostname:",
+		    "dns has no effect on a rule without a name");
 	if (r->opaque)
 		opaque_check(rd, k, r);
 }
@@ -949,6 +991,9 @@ id_make(struct rule *r)
 	for (i = 0; i < r->n_ports && n < sizeof(text) - 16; i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "%u-%u,",
 		    r->ports[i].lo, r->ports[i].hi);
+	if (r->qtypes != 0 && n < sizeof(text) - 16)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "|dns %x",
+		    r->qtypes);
 	crypto_generichash(hash, sizeof(hash), (const unsigned char *)text, n,
 	    NULL, 0);
 	snprintf(r->id, sizeof(r->id), "%02x%02x%02x%02x", hash[0], hash[1],

@@ -48,6 +48,7 @@ struct rule {
 	size_t n_patterns;
 	struct rule_ports *ports;
 	uint32_t n_ports;
+	uint32_t qtypes;	/* dns: (policy/qtype) */
 	int64_t until_s;	/* off from this second on; 0: never */
 };
 

@@ -171,6 +171,7 @@ compare_content(struct finder *f, const struct sides *s, struct span cell,
 	add(what, sizeof(what), x->opaque != y->opaque, "protocol");
 	add(what, sizeof(what), x->allow_private != y->allow_private,
 	    "allow_private");
+	add(what, sizeof(what), x->qtypes != y->qtypes, "dns");
 	add(what, sizeof(what), x->report != y->report, "report");
 	add(what, sizeof(what), x->until_s != y->until_s, "until");
 	add(what, sizeof(what), !span_eq(x->reason, y->reason), "reason");

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "policy/charter.h"
+#include "policy/qtype.h"
 #include "policy/rules.h"
 #include "sidecar/settings.h"
 #include "sidecar/source.h"
@@ -72,16 +73,17 @@ date_print(const char *before, int64_t until_s)
 static void
 rule_print(const struct policy *p, uint32_t cell, uint32_t rule)
 {
-	char ports[PORTS_BYTES];
+	char ports[PORTS_BYTES], types[QTYPE_TEXT_BYTES];
 	struct rule_view v;
 
 	if (!policy_rule(p, cell, rule, &v))
 		return;
-	printf("  %4u  %-5s  %.*s  ports %s%s%s  id %.*s", rule + 1,
+	printf("  %4u  %-5s  %.*s  ports %s%s%s%s%s  id %.*s", rule + 1,
 	    verdict_word(v.verdict), (int)v.subject.len,
 	    (const char *)v.subject.data,
 	    policy_rule_ports(p, cell, rule, ports, sizeof(ports)),
 	    v.opaque ? "  tcp" : "", v.allow_private ? "  private" : "",
+	    v.qtypes != 0 ? "  dns " : "", qtype_text(v.qtypes, types),
 	    (int)v.id.len, (const char *)v.id.data);
 	if (v.until_s != 0)
 		date_print(v.until_s <= time(NULL) ? "  off since " :

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "policy/decide.h"
+#include "policy/qtype.h"
 #include "policy/names.h"
 #include "policy/rules.h"
 #include "sidecar/settings.h"
@@ -390,6 +391,31 @@ compare(struct diff *d, struct change *last, unsigned old, unsigned new,
 	*last = now;
 }
 
+/* The types of question that a rule opens for the name. */
+static void
+types_compare(struct diff *d, const struct host *name, const char *shown)
+{
+	uint32_t opened = 0, closed = 0, old, new;
+	char text[QTYPE_TEXT_BYTES];
+	struct decide_at at;
+	size_t t;
+
+	for (t = 0; t < d->n_times; t++) {
+		at = at_side(d, 0, d->times[t]);
+		old = decide_question_types(&at, name);
+		at = at_side(d, 1, d->times[t]);
+		new = decide_question_types(&at, name);
+		if ((new & ~old & ~opened) != 0)
+			found(d, true, "%s: DNS questions for %s", shown,
+			    qtype_text(new & ~old & ~opened, text));
+		if ((old & ~new & ~closed) != 0)
+			found(d, false, "%s: DNS questions for %s", shown,
+			    qtype_text(old & ~new & ~closed, text));
+		opened = new & ~old;
+		closed = old & ~new;
+	}
+}
+
 static void
 name_compare(struct diff *d, const struct host *name, const char *shown)
 {
@@ -409,6 +435,7 @@ name_compare(struct diff *d, const struct host *name, const char *shown)
 			    shown, d->ports[p], d->times[t]);
 		}
 	}
+	types_compare(d, name, shown);
 }
 
 /* An address as such, and as one that a name leads to. */

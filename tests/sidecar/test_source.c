@@ -309,7 +309,7 @@ the_schemas_name_every_key(void **state)
 	    "nat64", NULL };
 	static const char *const rule[] = { "verdict", "hostname", "cidr",
 	    "hostnames_file", "ports", "protocol", "id", "owner", "reason",
-	    "until", "force", "allow_private", "report", NULL };
+	    "until", "force", "allow_private", "dns", "report", NULL };
 	static const char *const config[] = { "version", "mode", "listeners",
 	    "dns", "interfaces", "cells", "inbound", "ipv6", "limits",
 	    "engines", "ledger", "admin", "users", "drain_timeout",
