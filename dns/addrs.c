@@ -20,6 +20,8 @@ addrs_of(struct addrs *out, const struct resolve_answer *a)
 	out->reason = a->records->reason;
 	out->ttl_s = a->ttl_s;
 	out->n = 0;
+	if (a->records->type != TYPE_A && a->records->type != TYPE_AAAA)
+		return;
 	for (unsigned i = 0; i < a->records->n_records && i < ADDRS_MAX; i++)
 		out->addrs[out->n++] = answer_addr(a->records, i);
 }

@@ -7,47 +7,18 @@
 #include <unistd.h>
 
 #include "dns/front_part.h"
+#include "dns/svcb.h"
 #include "ledger-client/clock.h"
 
-#define READS_PER_WAKE 64u
-#define REFUSED_TTL_S 5u
-#define EDE_OTHER 0
-#define EDE_BLOCKED 15
-#define EDE_PROHIBITED 18
 #define TCP_MAX 256u
 #define TCP_IDLE_MS 10000u
 #define PENDING_MAX 4096u
 
-static struct decide_at
-at(const struct front *f, uint32_t cell)
+struct decide_at
+front_at(const struct waiting *w)
 {
-	return (struct decide_at){ .policy = f->policy, .cell = cell,
-	    .now_s = clock_wall_us() / 1000000 };
-}
-
-/* ---- answering ---- */
-
-static void
-send_answer(struct waiting *w, const struct message_answer *a)
-{
-	struct front *f = w->front;
-	size_t max = w->via == VIA_DNS_UDP ? w->question.udp_bytes :
-	    MESSAGE_MAX_BYTES;
-	size_t n = message_reply(&w->question, a, f->reply, max);
-
-	if (n == 0)
-		return;
-	if (w->via == VIA_DNS_UDP)
-		way_send(&w->way, span_of(f->reply, n));
-	else if (w->tcp != NULL)
-		front_tcp_answer(w->tcp, span_of(f->reply, n));
-}
-
-static struct message_answer
-negative(enum wire_rcode rcode, uint32_t ttl_s)
-{
-	return (struct message_answer){ .rcode = rcode, .ttl_s = ttl_s,
-	    .negative_soa = true, .ede = -1 };
+	return (struct decide_at){ .policy = w->front->policy,
+	    .cell = w->cell, .now_s = clock_wall_us() / 1000000 };
 }
 
 /* ---- records ---- */
@@ -70,15 +41,15 @@ record_question(const struct waiting *w, enum reason why, uint32_t rule)
 	return &r;
 }
 
-static void
-record_refused(const struct waiting *w, const struct decision *d)
+void
+front_note_refused(const struct waiting *w, enum reason why, uint32_t rule)
 {
 	/* what an engine is told it counts and records itself, with its
 	 * client */
 	if (w->via == VIA_NONE)
 		return;
-	count_denied(w->front->parts.counts, d->reason);
-	fold_note(w->front->fold, record_question(w, d->reason, d->rule));
+	count_denied(w->front->parts.counts, why);
+	fold_note(w->front->fold, record_question(w, why, rule));
 }
 
 /* A question of a workload that goes on to its answer; `why` says what it is
@@ -105,7 +76,7 @@ record_allowed(const struct waiting *w, enum reason why)
 static enum reason
 keep_allowed(const struct waiting *w, struct addrs *a)
 {
-	struct decide_at where = at(w->front, w->cell);
+	struct decide_at where = front_at(w);
 	enum reason why = REASON_DNS_SPECIAL_USE;
 	uint32_t n = 0;
 
@@ -122,13 +93,23 @@ keep_allowed(const struct waiting *w, struct addrs *a)
 	return why;
 }
 
+static bool
+is_addrs(uint16_t type)
+{
+	return type == TYPE_A || type == TYPE_AAAA;
+}
+
 /* The records of the addresses that are left; all of them as they came. */
 static const struct answer *
 records_kept(struct front *f, const struct answer *all, const struct addrs *a)
 {
 	struct answer *kept = &f->kept.answer;
 
-	if (a->n == all->n_records)
+	if (all->type == TYPE_SVCB || all->type == TYPE_HTTPS) {
+		svcb_strip_ech(all, &f->kept);
+		return kept;
+	}
+	if (a->n == all->n_records || !is_addrs(all->type))
 		return all;
 	answer_none(kept, all->type, all->reason);
 	answer_put_links(kept, all);
@@ -151,41 +132,14 @@ is_refusal(enum reason why)
 	    why == REASON_LEDGER_UNAVAILABLE;
 }
 
-/* The answer as it is, with its aliases; what it says of no address too. */
-static void
-answer_records(struct waiting *w, const struct answer *records,
-    enum reason why, uint32_t ttl_s)
-{
-	struct message_answer a = { .rcode = why == REASON_DNS_NXDOMAIN ?
-	    RCODE_NXDOMAIN : RCODE_NOERROR, .ttl_s = ttl_s,
-	    .records = records, .negative_soa = why != REASON_NONE,
-	    .ede = -1 };
-
-	send_answer(w, &a);
-}
-
-/* Without any: a failure, or a no of our own. */
-static void
-answer_failure(struct waiting *w, enum reason why, uint32_t ttl_s)
-{
-	struct message_answer a = negative(why == REASON_DNS_SPECIAL_USE ?
-	    RCODE_NOERROR : RCODE_SERVFAIL, ttl_s);
-
-	if (is_refusal(why)) {
-		a.ede = why == REASON_DNS_SPECIAL_USE ? EDE_BLOCKED :
-		    EDE_OTHER;
-		a.ede_text = reason_word(why);
-	}
-	a.negative_soa = a.rcode != RCODE_SERVFAIL;
-	send_answer(w, &a);
-}
-
 static enum reason
 pin_answer(const struct waiting *w, const struct addrs *a)
 {
 	struct pin_cell cell;
 	int64_t now = clock_mono_ms();
 
+	if (a->n == 0)
+		return REASON_NONE;	/* of another type than addresses */
 	if (!pin_cell_of(w->front->policy, w->cell, &cell))
 		return REASON_UNKNOWN_CELL;
 	return pin_add(w->front->parts.pins, &cell, &w->question.name,
@@ -212,8 +166,7 @@ conclude(struct waiting *w, struct addrs *a)
 	if (!is_refusal(why) && !record_allowed(w, told))
 		why = REASON_LEDGER_UNAVAILABLE;
 	if (is_refusal(why))
-		record_refused(w, &(struct decision){
-		    .reason = why, .rule = w->flow.rule });
+		front_note_refused(w, why, w->flow.rule);
 	return why;
 }
 
@@ -225,7 +178,7 @@ settle_engine(struct waiting *w, const struct addrs *got)
 	enum reason why = conclude(w, &a);
 
 	front_engine_answer(w, why, &a);
-	emit_flush(w->front->parts.emit);
+	front_flush(w->front);
 }
 
 /* A workload's: judge what came, pin and record it, and only then answer. */
@@ -239,11 +192,11 @@ settle(struct waiting *w, const struct resolve_answer *got)
 	why = conclude(w, &a);
 	if (why == REASON_NONE || why == REASON_DNS_NODATA ||
 	    why == REASON_DNS_NXDOMAIN)
-		answer_records(w, records_kept(w->front, got->records, &a),
-		    why, got->ttl_s);
+		front_reply_records(w, records_kept(w->front, got->records,
+		    &a), why, got->ttl_s);
 	else
-		answer_failure(w, why, got->ttl_s);
-	emit_flush(w->front->parts.emit);
+		front_reply_failure(w, why, got->ttl_s);
+	front_flush(w->front);
 }
 
 /* Our own no, for as long as its cause lasts. */
@@ -259,6 +212,16 @@ settle_refused(struct waiting *w, enum reason why)
 		    .ttl_s = 1 });
 	else
 		settle(w, &a);
+}
+
+void
+front_no_data(struct waiting *w, uint32_t ttl_s)
+{
+	struct answer none;
+
+	answer_none(&none, w->question.type, REASON_DNS_NODATA);
+	settle(w, &(struct resolve_answer){ .records = &none,
+	    .ttl_s = ttl_s });
 }
 
 static void
@@ -325,67 +288,12 @@ front_find_cell(struct waiting *w)
 	return w->cell == CELL_NONE ? why : REASON_NONE;
 }
 
+/* Our own no to a workload. */
 static void
 refuse(struct waiting *w, const struct decision *d)
 {
-	struct decide_at where = at(w->front, w->cell);
-	struct message_answer a = negative(RCODE_NXDOMAIN, REFUSED_TTL_S);
-
-	record_refused(w, d);
-	a.ede = d->reason == REASON_RULE_DENY ? EDE_PROHIBITED : EDE_BLOCKED;
-	a.ede_text = reason_word(d->reason);
-	if (w->cell == CELL_NONE || w->front->policy == NULL)
-		a.rcode = RCODE_REFUSED;
-	else if (w->question.name.len == 0 ||
-	    decide_is_ancestor(&where, &w->question.name))
-		a.rcode = RCODE_NOERROR;	/* see decide_is_ancestor */
-	send_answer(w, &a);
-}
-
-/* What is answered without the policy: forms that are not served. */
-static bool
-answer_form(struct waiting *w)
-{
-	const struct message_question *q = &w->question;
-	struct message_answer a = { .ede = -1 };
-
-	if (q->edns && q->edns_version != 0)
-		a.rcode = RCODE_BADVERS;
-	else if (q->opcode != 0)
-		a.rcode = RCODE_NOTIMP;
-	else if (q->class != 1)
-		a.rcode = RCODE_REFUSED;
-	else
-		return false;
-	record_refused(w, &(struct decision){ .reason = REASON_DNS_TYPE,
-	    .rule = RULE_NONE });
-	send_answer(w, &a);
-	return true;
-}
-
-/* What an allowed name is told without asking anybody. */
-static bool
-answer_type(struct waiting *w)
-{
-	struct message_answer a = negative(RCODE_NOERROR, REFUSED_TTL_S);
-	uint16_t type = w->question.type;
-	struct answer none;
-
-	if (type == TYPE_A || (type == TYPE_AAAA &&
-	    !w->front->settings.ipv6_drop))
-		return false;
-	if (type == TYPE_AAAA) {
-		answer_none(&none, type, REASON_DNS_NODATA);
-		settle(w, &(struct resolve_answer){ .records = &none,
-		    .ttl_s = REFUSED_TTL_S });
-		return true;
-	}
-	record_refused(w, &(struct decision){ .reason = REASON_DNS_TYPE,
-	    .rule = w->flow.rule });
-	a.rcode = RCODE_NOTIMP;
-	a.negative_soa = false;
-	send_answer(w, &a);
-	return true;
+	front_note_refused(w, d->reason, d->rule);
+	front_reply_refused(w, d);
 }
 
 /* The waiting question goes on its own: copy it to the heap and ask. */
@@ -448,7 +356,7 @@ void
 front_judge(struct waiting *w)
 {
 	struct front *f = w->front;
-	struct decide_at where = at(f, w->cell);
+	struct decide_at where = front_at(w);
 
 	if (!decide_question(&where, &w->question.name, &w->flow)) {
 		if (w->engine != NULL)
@@ -457,7 +365,7 @@ front_judge(struct waiting *w)
 			refuse(w, &w->flow);
 		return;
 	}
-	if (w->engine == NULL && answer_type(w))
+	if (w->engine == NULL && front_reply_type(w))
 		return;
 	if (!emit_ready(f->parts.emit))
 		settle_refused(w, REASON_LEDGER_UNAVAILABLE);
@@ -465,58 +373,39 @@ front_judge(struct waiting *w)
 		ask_upstream(w);
 }
 
-/* One message of a workload. */
+/* What could not be read is nobody's question, and no name is known of it. */
 static void
-question(struct front *f, struct waiting *w, struct span msg)
+unread(struct waiting *w, struct span msg, bool id_known)
+{
+	w->question.name.len = 0;
+	w->question.type = 0;
+	front_note_refused(w, w->question.opcode != 0 ? REASON_DNS_TYPE :
+	    REASON_DNS_MALFORMED, RULE_NONE);
+	if (id_known)
+		front_reply_unread(w, msg);
+}
+
+void
+front_question(struct waiting *w, struct span msg)
 {
 	struct decision d = { .rule = RULE_NONE };
 	bool id_known;
-	size_t n;
 
-	count_add(f->parts.counts, COUNT_DNS_QUESTIONS, 1);
+	count_add(w->front->parts.counts, COUNT_DNS_QUESTIONS, 1);
 	w->cell = CELL_NONE;
 	if (message_query(msg, &w->question, &id_known) != PARSE_DONE) {
-		w->question.name.len = 0;	/* not known to be one */
-		w->question.type = 0;
-		d.reason = w->question.opcode != 0 ? REASON_DNS_TYPE :
-		    REASON_DNS_MALFORMED;
-		record_refused(w, &d);
-		n = id_known ? message_unread(msg, f->reply,
-		    sizeof(f->reply)) : 0;
-		if (n > 0 && w->via == VIA_DNS_UDP)
-			way_send(&w->way, span_of(f->reply, n));
-		else if (n > 0)
-			front_tcp_answer(w->tcp, span_of(f->reply, n));
-		emit_flush(f->parts.emit);
-		return;
+		unread(w, msg, id_known);
+	} else {
+		d.reason = front_find_cell(w);
+		if (d.reason != REASON_NONE)
+			refuse(w, &d);
+		else if (!front_reply_form(w))
+			front_judge(w);
 	}
-	d.reason = front_find_cell(w);
-	if (d.reason != REASON_NONE)
-		refuse(w, &d);
-	else if (!answer_form(w))
-		front_judge(w);
-	emit_flush(f->parts.emit);
+	front_flush(w->front);
 }
 
 /* ---- transports ---- */
-
-static void
-on_datagram(evutil_socket_t fd, short what, void *arg)
-{
-	static uint8_t buf[4096];	/* no sound query is longer */
-	struct front *f = arg;
-
-	(void)what;
-	for (unsigned i = 0; i < READS_PER_WAKE; i++) {
-		struct waiting w = { .front = f, .via = VIA_DNS_UDP };
-		ssize_t n = way_recv(&w.way, fd, buf, sizeof(buf));
-
-		if (n < 0)
-			return;
-		if (endpoint_from_sockaddr(&w.client, &w.way.peer))
-			question(f, &w, span_of(buf, (size_t)n));
-	}
-}
 
 static void
 on_tcp_message(void *arg, struct front_tcp *conn, int fd,
@@ -528,7 +417,7 @@ on_tcp_message(void *arg, struct front_tcp *conn, int fd,
 	    .way.ifindex = front_tcp_ifindex(conn) };
 
 	if (!f->stopping)
-		question(f, &w, msg);
+		front_question(&w, msg);
 }
 
 static void
@@ -539,9 +428,8 @@ on_tcp_refused(void *arg, const struct endpoint *client, enum reason why)
 	    .client = *client, .cell = CELL_NONE };
 
 	(void)front_find_cell(&w);	/* for the record, where it is known */
-	record_refused(&w, &(struct decision){ .reason = why,
-	    .rule = RULE_NONE });
-	emit_flush(f->parts.emit);
+	front_note_refused(&w, why, RULE_NONE);
+	front_flush(f);
 }
 
 /* One client's, of what there is for all. */
@@ -555,24 +443,6 @@ int
 front_add_engine(struct front *f, int fd)
 {
 	return front_engine_new(f, fd);
-}
-
-int
-front_add_udp(struct front *f, int fd)
-{
-	struct event *ev;
-
-	if (f->n_sockets == FRONT_SOCKETS_MAX)
-		return -ENOSPC;
-	ev = event_new(f->parts.base, fd, EV_READ | EV_PERSIST, on_datagram,
-	    f);
-	if (ev == NULL || event_add(ev, NULL) < 0) {
-		if (ev != NULL)
-			event_free(ev);
-		return -ENOMEM;
-	}
-	f->sockets[f->n_sockets++] = ev;
-	return 0;
 }
 
 int
@@ -610,8 +480,11 @@ front_new(struct front **out, const struct front_settings *s,
 		f->settings.policy_wait_ms = ASK_TIMEOUT_MS;
 	f->parts = *parts;
 	f->fold = fold_new(parts->base, parts->emit, FOLD_MS);
-	if (f->fold == NULL || front_pending_start(f) < 0) {
+	f->datagrams = way_batch_new();
+	if (f->fold == NULL || f->datagrams == NULL ||
+	    front_pending_start(f) < 0) {
 		fold_free(f->fold);
+		way_batch_free(f->datagrams);
 		free(f);
 		return -ENOMEM;
 	}
@@ -638,6 +511,7 @@ front_free(struct front *f)
 		event_free(f->sockets[i]);
 	}
 	fold_free(f->fold);
+	way_batch_free(f->datagrams);
 	front_pending_stop(f);
 	free(f);
 }
@@ -646,12 +520,11 @@ front_free(struct front *f)
 static bool
 judge_again(struct waiting *w)
 {
-	struct front *f = w->front;
 	struct decide_at where;
 
 	w->flow = (struct decision){ .rule = RULE_NONE };
 	w->flow.reason = front_find_cell(w);
-	where = at(f, w->cell);
+	where = front_at(w);
 	if (w->flow.reason == REASON_NONE &&
 	    decide_question(&where, &w->question.name, &w->flow))
 		return true;
@@ -694,5 +567,5 @@ front_set_policy(struct front *f, const struct policy *p)
 		front_cancel(w);
 		front_pending_free(w);
 	}
-	emit_flush(f->parts.emit);
+	front_flush(f);
 }

@@ -18,8 +18,20 @@
  */
 struct front;
 
+/* What a name that the policy denies is told. */
+enum front_denied { FRONT_NXDOMAIN = 0, FRONT_REFUSED, FRONT_SINKHOLE };
+
+#define FRONT_SEARCH_MAX 8u
+
 struct front_settings {
 	bool ipv6_drop;		/* AAAA is answered without data */
+	enum front_denied denied;
+	struct addr sinkhole[2];	/* IPv4, IPv6; ::: none */
+	struct host search[FRONT_SEARCH_MAX];	/* the suffixes that clients
+						 * try */
+	size_t n_search;
+	bool svcb_strip;	/* SVCB and HTTPS without ech, not without
+				 * data */
 	unsigned tcp_max;	/* connections, default 256 */
 	unsigned tcp_idle_ms;	/* default 10000 */
 	unsigned pending_max;	/* open questions, default 4096 */

@@ -69,6 +69,8 @@ struct front {
 	struct event *late;		/* a policy that does not come */
 	union answer_room kept;		/* an answer without what may not be
 					 * dialled */
+	struct way_batch *datagrams;
+	bool in_batch;			/* datagrams are being read */
 	uint8_t reply[MESSAGE_MAX_BYTES];
 };
 
@@ -77,8 +79,36 @@ struct front {
 enum reason front_find_cell(struct waiting *w);
 /* Policy, cache, upstream; `w` may be on the stack. */
 void front_judge(struct waiting *w);
+/* One message of a workload; of `w` all but its transport is filled in. */
+void front_question(struct waiting *w, struct span msg);
+struct decide_at front_at(const struct waiting *w);
+/* An allowed question that is told nothing, as if nothing were there. */
+void front_no_data(struct waiting *w, uint32_t ttl_s);
+/* A refusal is counted and recorded. */
+void front_note_refused(const struct waiting *w, enum reason why,
+    uint32_t rule);
 /* It waits for nobody any more. */
 void front_cancel(struct waiting *w);
+
+/* ---- front_udp: datagrams ---- */
+/* What was put leaves: records first, then answers. */
+void front_flush(struct front *f);
+
+/* ---- front_reply: the form of what is told ---- */
+/* An answer as it is, with its aliases; what it says of no address too. */
+void front_reply_records(struct waiting *w, const struct answer *records,
+    enum reason why, uint32_t ttl_s);
+/* A failure, or our own no to a question that was allowed. */
+void front_reply_failure(struct waiting *w, enum reason why, uint32_t ttl_s);
+/* Our own no to a name. */
+void front_reply_refused(struct waiting *w, const struct decision *d);
+/* To a message that could not be read. */
+void front_reply_unread(struct waiting *w, struct span msg);
+/* What is told without the policy: forms that are not served.  True: it was
+ * told. */
+bool front_reply_form(struct waiting *w);
+/* What an allowed name is told without asking anybody, by its type. */
+bool front_reply_type(struct waiting *w);
 
 /* ---- front_pending: what waits ---- */
 /* 0 or -ENOMEM, which leaves nothing. */

@@ -80,6 +80,7 @@ X(DNS_TIMEOUT, "dns_timeout", "the resolver did not answer in time") \
 X(DNS_SPECIAL_USE, "dns_special_use", \
     "the name resolves to addresses that are not dialled for a name") \
 X(DNS_TYPE, "dns_type", "questions of this type are not answered") \
+X(TUNNEL, "tunnel", "names are used to carry data (DNS tunnel)") \
 X(DNS_MALFORMED, "dns_malformed", "the DNS message is malformed") \
 X(RESOLVER_UNAVAILABLE, "resolver_unavailable", \
     "penstock's resolver is not there") \

@@ -31,8 +31,12 @@ static const char zone[] = "{"
     "\"private.allowed.test\": {\"A\": [\"10.0.0.7\", "
     "\"169.254.169.254\"]},"
     "\"big.allowed.test\": {\"A\": [BIG]},"
+    "\"svcb.wild.test\": {\"raw\": {\"65\": ["
+    "\"00010000010003026832\", \"000200000100030268320005000"
+    "4fe0d0000\"]}},"
     "\"none.allowed.test\": {\"rcode\": \"NXDOMAIN\"},"
-    "\"*\": {\"A\": [\"9.9.9.250\"]}}";
+    "\"*\": {\"A\": [\"9.9.9.250\"], \"TXT\": [\"text\"], "
+    "\"MX\": [\"mail.test\"]}}";
 
 #define RULES "    - {verdict: deny, hostname: no.allowed.test}\n" \
     "    - {verdict: allow, hostname: api.team.allowed.test}\n" \

@@ -3,7 +3,8 @@
 """An authoritative DNS server to be scripted: dnsserver.py ADDR PORT ZONE LOG
 
 ZONE is JSON: {"name": {"A": [...], "AAAA": [...], "CNAME": "other",
-"ttl": 60, "rcode": "NXDOMAIN"|"SERVFAIL"|"REFUSED", "timeout": true,
+"TXT": ["text"],
+"MX": ["host"], "raw": {"65": ["hex of rdata"]}, "ttl": 60, "rcode": "NXDOMAIN"|"SERVFAIL"|"REFUSED", "timeout": true,
 "delay": 0.2, "truncate": true}}; "*" answers what has no entry, otherwise
 NXDOMAIN.  "truncate" is for UDP only.  SIGHUP reads ZONE again.  Each query
 is a JSON line of LOG, flushed before the answer leaves.  Prints "ready".
@@ -17,7 +18,7 @@ import sys
 import threading
 import time
 
-TYPES = {"A": 1, "CNAME": 5, "SOA": 6, "AAAA": 28}
+TYPES = {"A": 1, "CNAME": 5, "SOA": 6, "MX": 15, "TXT": 16, "AAAA": 28}
 NAMES = {v: k for k, v in TYPES.items()}
 RCODES = {"NOERROR": 0, "SERVFAIL": 2, "NXDOMAIN": 3, "REFUSED": 5}
 zone, lock = {}, threading.Lock()
@@ -38,7 +39,7 @@ def question(msg):
 
 
 def record(name, kind, ttl, data):
-    return wire(name) + struct.pack("!HHIH", TYPES[kind], 1, ttl,
+    return wire(name) + struct.pack("!HHIH", TYPES.get(kind, kind), 1, ttl,
                                     len(data)) + data
 
 
@@ -59,6 +60,15 @@ def answers(name, qtype):
         for a in e.get(kind, []):
             out.append(record(name, kind, e.get("ttl", 60),
                               socket.inet_pton(family, a)))
+    for text in e.get("TXT", []) if kind == "TXT" else []:
+        out.append(record(name, kind, e.get("ttl", 60),
+                          bytes([len(text)]) + text.encode()))
+    for host in e.get("MX", []) if kind == "MX" else []:
+        out.append(record(name, kind, e.get("ttl", 60),
+                          struct.pack("!H", 10) + wire(host)))
+    for data in e.get("raw", {}).get(str(qtype), []):
+        out.append(record(name, qtype, e.get("ttl", 60),
+                          bytes.fromhex(data)))
     return out, RCODES[e.get("rcode", "NOERROR")]
 
 

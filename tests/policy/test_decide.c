@@ -647,17 +647,17 @@ ancestors_of_allowed_names_exist(void **state)
 	    "    - {verdict: allow, hostname: \"*.w.other\"}\n");
 	at = one_at(&o);
 	h = one_host("b.c.example");
-	assert_true(decide_is_ancestor(&at, &h));
+	assert_true(decide_question_hides(&at, &h));
 	h = one_host("c.example");
-	assert_true(decide_is_ancestor(&at, &h));
+	assert_true(decide_question_hides(&at, &h));
 	h = one_host("a.b.c.example");
-	assert_false(decide_is_ancestor(&at, &h));
+	assert_false(decide_question_hides(&at, &h));
 	h = one_host("x.c.example");
-	assert_false(decide_is_ancestor(&at, &h));
+	assert_false(decide_question_hides(&at, &h));
 	h = one_host("w.other");
-	assert_true(decide_is_ancestor(&at, &h));
+	assert_true(decide_question_hides(&at, &h));
 	h = one_host("other");
-	assert_true(decide_is_ancestor(&at, &h));
+	assert_true(decide_question_hides(&at, &h));
 	one_done(&o);
 }
 

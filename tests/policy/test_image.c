@@ -33,7 +33,7 @@ ask_everything(const struct policy *p)
 	asked += decide_opaque(&at, &to, names, 1, &d);
 	asked += decide_port_open(&at, &to);
 	asked += decide_question(&at, &h, &d);
-	asked += decide_is_ancestor(&at, &h);
+	asked += decide_question_hides(&at, &h);
 	(void)decide_nearest(&at, &h);
 	(void)policy_cell_find(p, &key, &why);
 	(void)policy_resolvers(p, resolvers);
