@@ -59,7 +59,7 @@ LDLIBS := $(shell pkg-config --libs $(PKGS) $(MSGPACK)) -ldl -lm
 
 LAYERS := policy ledger-client dns proxy sidecar
 
-policy_SRC := span chunks host addr verdict problem yaml date charter rules names cidr \
+policy_SRC := span chunks host addr verdict problem yaml date charter rules rules_options names cidr \
 	shadow build \
 	image policy qtype decide decide_question decide_nearest
 ledger-client_SRC := clock log record emit count fold

@@ -6,7 +6,7 @@
 #include "policy/qtype.h"
 
 #define REFUSED_TTL_S 5u
-#define SINKHOLE_TTL_S 1u	/* a name that is allowed now is found at once */
+#define SINKHOLE_TTL_S 1u	/* a name that is allowed is found at once */
 #define ANY_TTL_S 3600u
 #define TEXT_BYTES 160u
 
