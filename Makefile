@@ -59,16 +59,16 @@ LDLIBS := $(shell pkg-config --libs $(PKGS) $(MSGPACK)) -ldl -lm
 
 LAYERS := policy ledger-client dns proxy sidecar
 
-policy_SRC := span chunks host addr verdict problem yaml date charter rules rules_options names cidr \
+policy_SRC := span chunks host addr server verdict problem yaml date charter rules rules_options names cidr \
 	shadow build \
 	image policy qtype decide decide_question decide_nearest
 ledger-client_SRC := clock log record emit count fold
-dns_SRC := share wire answer svcb message pin pin_write cache tunnel channel dot upstream \
+dns_SRC := share wire answer svcb message pin pin_write cache tunnel channel trust dot upstream \
 	ask resolve addrs way front front_reply front_udp front_pending front_engine front_tcp
 proxy_SRC := proxy limit buf side watch pipes listen conn name pinned weigh again account dial \
 	tunnel relay end forward body \
 	hello opening ja4 flight http http_body http_write refuse
-sidecar_SRC := main config config_part settings role parent change child shared told \
+sidecar_SRC := main config config_part config_dns settings role parent change child shared told \
 	reload notify health beneath compile compile_role ipc sockets confine \
 	seccomp resolver engine recorder open_table admin admin_client warden rules \
 	rules_text rules_differ rules_route rtnl own \

@@ -493,6 +493,19 @@ front_new(struct front **out, const struct front_settings *s,
 }
 
 void
+front_configure(struct front *f, const struct front_settings *s)
+{
+	struct front_settings now = *s;
+
+	now.tcp_max = f->settings.tcp_max;
+	now.tcp_idle_ms = f->settings.tcp_idle_ms;
+	now.pending_max = f->settings.pending_max;
+	now.client_max = f->settings.client_max;
+	now.policy_wait_ms = f->settings.policy_wait_ms;
+	f->settings = now;
+}
+
+void
 front_free(struct front *f)
 {
 	if (f == NULL)

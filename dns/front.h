@@ -60,6 +60,8 @@ void front_free(struct front *f);
 /* Add a bound UDP or a listening TCP socket (owned from here on). */
 MUST_USE int front_add_udp(struct front *f, int fd);
 MUST_USE int front_add_tcp(struct front *f, int fd);
+/* What may change while it runs: all but limits and times. */
+void front_configure(struct front *f, const struct front_settings *s);
 /* From here on this policy judges; NULL: everything is refused.  Questions
  * that wait are judged again. */
 void front_set_policy(struct front *f, const struct policy *p);

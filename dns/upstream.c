@@ -12,8 +12,9 @@
 
 #define TIMEOUT_MS 2000
 
-struct server {
-	struct upstream_server is;
+/* One of the servers, and what is known of it. */
+struct peer {
+	struct server is;
 	struct channels *channels;	/* or */
 	struct dot *dot;
 	unsigned failed;		/* times in a row */
@@ -22,7 +23,7 @@ struct server {
 };
 
 struct upstream {
-	struct server servers[UPSTREAM_SERVERS_MAX];
+	struct peer servers[UPSTREAM_SERVERS_MAX];
 	size_t n_servers;
 	struct question *questions;	/* open */
 };
@@ -53,8 +54,8 @@ now_us(void)
 }
 
 static int
-server_new(struct server *s, struct event_base *base,
-    const struct upstream_settings *set, const struct upstream_server *is)
+peer_new(struct peer *s, struct event_base *base,
+    const struct upstream_settings *set, const struct server *is)
 {
 	unsigned timeout = set->timeout_ms > 0 ? set->timeout_ms :
 	    TIMEOUT_MS;
@@ -80,7 +81,7 @@ upstream_new(struct upstream **out, struct event_base *base,
 		return -ENOMEM;
 	u->n_servers = set->n_servers;
 	for (size_t i = 0; i < set->n_servers && rc == 0; i++)
-		rc = server_new(&u->servers[i], base, set, &set->servers[i]);
+		rc = peer_new(&u->servers[i], base, set, &set->servers[i]);
 	if (rc != 0) {
 		upstream_free(u);
 		return rc;
@@ -115,7 +116,7 @@ upstream_free(struct upstream *u)
 /* ---- which server ---- */
 
 static bool
-is_down(const struct server *s)
+is_down(const struct peer *s)
 {
 	return s->down_until_ms > clock_mono_ms();
 }
@@ -142,8 +143,8 @@ server_index(const struct question *q)
 	return q->order[(q->tries - 1) % q->upstream->n_servers];
 }
 
-static struct server *
-server_of(const struct question *q)
+static struct peer *
+peer_of(const struct question *q)
 {
 	return &q->upstream->servers[server_index(q)];
 }
@@ -156,7 +157,7 @@ may_try(const struct question *q)
 }
 
 static void
-server_failed(struct server *s)
+peer_failed(struct peer *s)
 {
 	char at[ADDR_TEXT_BYTES];
 
@@ -169,7 +170,7 @@ server_failed(struct server *s)
 }
 
 static void
-server_answered(struct server *s, uint64_t us)
+peer_answered(struct peer *s, uint64_t us)
 {
 	char at[ADDR_TEXT_BYTES];
 
@@ -201,7 +202,7 @@ finish(struct question *q, enum reason why, struct span msg)
 static void
 try_failed(struct question *q, enum reason why)
 {
-	struct server *s = server_of(q);
+	struct peer *s = peer_of(q);
 
 	q->reason = why;
 	if (why == REASON_DNS_TIMEOUT)
@@ -210,7 +211,7 @@ try_failed(struct question *q, enum reason why)
 		s->state.failures++;
 	/* our own lack of memory is no fault of the server's */
 	if (why != REASON_LIMIT_MEMORY)
-		server_failed(s);
+		peer_failed(s);
 	q->tcp = false;
 	if (may_try(q))
 		put(q);
@@ -221,7 +222,7 @@ try_failed(struct question *q, enum reason why)
 static void
 judge(struct question *q, struct span msg)
 {
-	struct server *s = server_of(q);
+	struct peer *s = peer_of(q);
 	enum message_echo echo = message_echo(span_of(q->query,
 	    q->query_len), msg);
 	unsigned rcode = msg.len > 3 ? msg.data[3] & 15u : 15;
@@ -243,7 +244,7 @@ judge(struct question *q, struct span msg)
 		try_failed(q, REASON_DNS_SERVFAIL);
 		return;
 	}
-	server_answered(s, now_us() - q->try_us);
+	peer_answered(s, now_us() - q->try_us);
 	finish(q, REASON_NONE, msg);
 }
 
@@ -275,10 +276,10 @@ static void
 put(struct question *q)
 {
 	uint8_t capitals[32];
-	struct server *s;
+	struct peer *s;
 
 	q->tries++;
-	s = server_of(q);
+	s = peer_of(q);
 	s->state.asked++;
 	q->try_us = now_us();
 	randombytes_buf(capitals, sizeof(capitals));

@@ -5,7 +5,7 @@
 #include <openssl/ssl.h>
 
 #include "dns/channel.h"
-#include "policy/host.h"
+#include "policy/server.h"
 #include "policy/verdict.h"
 
 /*
@@ -26,13 +26,8 @@
 
 struct upstream;
 
-struct upstream_server {
-	struct endpoint at;
-	char tls_name[HOST_MAX_BYTES + 1];	/* "": UDP and TCP */
-};
-
 struct upstream_settings {
-	struct upstream_server servers[UPSTREAM_SERVERS_MAX];
+	struct server servers[UPSTREAM_SERVERS_MAX];
 	size_t n_servers;
 	unsigned timeout_ms;		/* of one try; default 2000 */
 	SSL_CTX *tls;			/* where a server has a tls_name */

@@ -63,6 +63,7 @@ build_image(const struct policy_source *src, struct image_writer *w,
 	if (err != 0)
 		goto out;
 	resolvers_check(&b, &h);
+	memcpy(h.sinkhole, src->sinkhole, sizeof(h.sinkhole));
 	(void)image_room(w, sizeof(h));
 	err = sets_build(&b);
 	if (err != 0)
@@ -160,10 +161,11 @@ resolvers_same(const struct charter_scalars *a,
 {
 	size_t i;
 
-	if (a->n_resolvers != b->n_resolvers)
+	if (a->n_resolvers != b->n_resolvers ||
+	    a->resolvers_system != b->resolvers_system)
 		return false;
 	for (i = 0; i < a->n_resolvers; i++)
-		if (!endpoint_eq(&a->resolvers[i], &b->resolvers[i]))
+		if (!server_eq(&a->resolvers[i], &b->resolvers[i]))
 			return false;
 	return true;
 }
@@ -178,7 +180,7 @@ resolvers_check(const struct building *b, struct image_header *h)
 
 	for (i = 0; i < b->src->n_cells; i++) {
 		s = charter_scalars(b->src->cells[i].charters[0]);
-		if (s->n_resolvers == 0 ||
+		if ((s->n_resolvers == 0 && !s->resolvers_system) ||
 		    charter_wrong(b->src->cells[i].charters[0]))
 			continue;
 		if (first == NULL)
@@ -465,6 +467,36 @@ unshown_check(const struct building *b, const struct rule *r)
 		}
 }
 
+/* What is there would be dialled, and denied names lead there. */
+static void
+sinkhole_check(const struct building *b, const struct set *s)
+{
+	static const char fix[] = "leave it out, or set another dns.sinkhole";
+	static const struct addr none;
+	const struct addr *to = b->src->sinkhole;
+	size_t i, k;
+
+	for (i = 0; i < 2; i++) {
+		if (addr_eq(&to[i], &none))
+			continue;
+		for (k = 0; k < s->scalars->n_lab; k++)
+			if (prefix_has(&s->scalars->lab[k], &to[i]))
+				problem_add(b->ps, PROBLEM_ERROR,
+				    s->scalars->lab_at, fix, "lab holds the "
+				    "address that denied names lead to");
+		for (k = 0; k < s->n; k++)
+			if (s->rule[k]->verdict == VERDICT_ALLOW &&
+			    s->rule[k]->has_prefix &&
+			    prefix_has(&s->rule[k]->prefix, &to[i]) &&
+			    prefix_class(&s->rule[k]->prefix) ==
+			    addr_class(&to[i]))
+				problem_add(b->ps, PROBLEM_ERROR,
+				    s->rule[k]->at, fix, "%s holds the "
+				    "address that denied names lead to",
+				    s->rule[k]->subject);
+	}
+}
+
 static void
 set_check(const struct building *b, const struct set *s)
 {
@@ -473,6 +505,7 @@ set_check(const struct building *b, const struct set *s)
 	uint32_t i;
 
 	report_check(b, s);
+	sinkhole_check(b, s);
 	for (i = 0; i < s->n; i++) {
 		r = s->rule[i];
 		opened = opened || r->verdict == VERDICT_ALLOW;

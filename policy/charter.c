@@ -430,38 +430,6 @@ list_begin(struct loading *l, const struct yaml_node *n, const char *what,
 	return NULL;
 }
 
-/* address, a.b.c.d:port or [v6]:port. */
-static bool
-resolver_parse(struct endpoint *out, struct span s)
-{
-	const uint8_t *sep;
-	size_t at;
-
-	out->port = 53;
-	if (addr_parse(&out->addr, s))
-		return true;
-	if (s.len == 0)
-		return false;
-	if (s.data[0] == '[') {
-		sep = memchr(s.data, ']', s.len);
-		if (sep == NULL)
-			return false;
-		at = (size_t)(sep - s.data);
-		if (!addr_parse(&out->addr, span_of(s.data + 1, at - 1)))
-			return false;
-		if (at + 1 == s.len)
-			return true;
-		return s.data[at + 1] == ':' && addr_port(
-		    span_of(s.data + at + 2, s.len - at - 2), &out->port);
-	}
-	sep = memchr(s.data, ':', s.len);
-	if (sep == NULL)
-		return false;
-	at = (size_t)(sep - s.data);
-	return addr_parse(&out->addr, span_of(s.data, at)) &&
-	    addr_port(span_of(sep + 1, s.len - at - 1), &out->port);
-}
-
 static void
 resolvers_read(struct loading *l, const struct yaml_node *n)
 {
@@ -473,14 +441,19 @@ resolvers_read(struct loading *l, const struct yaml_node *n)
 	for (; item != NULL; item = item->next) {
 		if (!scalar(l, item, "a resolver"))
 			continue;
-		if (resolver_parse(&to->resolvers[to->n_resolvers],
+		if (yaml_is(item, "system"))
+			to->resolvers_system = true;
+		else if (server_parse(&to->resolvers[to->n_resolvers],
 		    item->text))
 			to->n_resolvers++;
 		else
-			complain(l, item,
-			    "write an address, address:port or [v6]:port",
+			complain(l, item, SERVER_FORMS ", or system",
 			    "resolvers");
 	}
+	if (to->resolvers_system && n->n_children > 1)
+		problem_add(l->ps, PROBLEM_ERROR, n->at,
+		    "write resolvers: [system], or name them all",
+		    "system stands beside other resolvers");
 }
 
 static void
@@ -525,6 +498,7 @@ lab_read(struct loading *l, const struct yaml_node *n)
 	prefixes_read(l, n, "lab", l->c->scalars.lab, &l->c->scalars.n_lab,
 	    lab_fits, "name prefixes of the documentation and benchmark "
 	    "classes only, as 203.0.113.0/24");
+	l->c->scalars.lab_at = n->at;
 	if (l->c->scalars.n_lab > 0)
 		problem_add(l->ps, PROBLEM_NOTE, n->at, NULL,
 		    "lab: these prefixes count as public");

@@ -5,6 +5,7 @@
 #include "policy/addr.h"
 #include "policy/host.h"
 #include "policy/problem.h"
+#include "policy/server.h"
 #include "policy/verdict.h"
 
 /*
@@ -44,9 +45,11 @@ struct charter_scalars {
 	bool no_sni_pinned;		/* no_sni: pinned-ip */
 	bool ech_denied;		/* ech: deny */
 	char help[CHARTER_HELP_BYTES + 1];
-	struct endpoint resolvers[CHARTER_RESOLVERS_MAX];
+	struct server resolvers[CHARTER_RESOLVERS_MAX];
 	size_t n_resolvers;
+	bool resolvers_system;		/* those of this host */
 	struct place resolvers_at;
+	struct place lab_at;
 	struct prefix lab[CHARTER_PREFIXES_MAX];
 	size_t n_lab;
 	struct prefix nat64[CHARTER_PREFIXES_MAX];

@@ -292,6 +292,16 @@ say_address(const struct ask *q, const struct endpoint *to,
 		    addr_class_word(class_of(q, inner)));
 }
 
+static bool
+is_sinkhole(const struct ask *q, const struct addr *a)
+{
+	static const struct addr none;
+	const struct addr *to = image_head(q->image)->sinkhole;
+
+	return !addr_eq(a, &none) &&
+	    (addr_eq(a, &to[0]) || addr_eq(a, &to[1]));
+}
+
 static struct decision
 judge_addr(const struct ask *q, const struct decision *flow,
     const struct endpoint *to)
@@ -504,6 +514,10 @@ flow_nameless(const struct ask *q, const struct endpoint *to,
 	const uint32_t named = p.all_allowed ? p.allow : RULE_NONE;
 	struct decision d;
 
+	if (is_sinkhole(q, &to->addr)) {
+		say(q->at, "it is where denied names lead");
+		return deny(REASON_SINKHOLE, RULE_NONE);
+	}
 	if (named == RULE_NONE && f.allow == RULE_NONE)
 		d = nameless_unmatched(q, to->port, &p, n);
 	else if (named < f.allow)

@@ -139,11 +139,23 @@ own_ok(struct span image, const struct image_header *h)
 	    table_ok(image, room, sizeof(struct endpoint));
 }
 
+/* The names in them end. */
+static bool
+resolvers_ok(const struct image_header *h)
+{
+	if (h->n_resolvers > POLICY_RESOLVERS_MAX)
+		return false;
+	for (uint32_t i = 0; i < h->n_resolvers; i++)
+		if (h->resolvers[i].tls_name[HOST_MAX_BYTES] != '\0')
+			return false;
+	return true;
+}
+
 static bool
 head_ok(struct span image, const struct image_header *h)
 {
 	return h->magic == IMAGE_MAGIC && h->version == IMAGE_VERSION &&
-	    h->size == image.len && h->n_resolvers <= POLICY_RESOLVERS_MAX &&
+	    h->size == image.len && resolvers_ok(h) &&
 	    h->cells.len <= POLICY_CELLS_MAX &&
 	    h->sets.len <= POLICY_CELLS_MAX && own_ok(image, h) &&
 	    table_ok(image, h->cells, sizeof(struct image_cell)) &&

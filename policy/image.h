@@ -86,9 +86,10 @@ struct image_header {
 	struct image_part settings;	/* bytes */
 	struct image_part own;		/* items: struct endpoint, with room
 					 * for POLICY_OWN_MAX */
-	struct endpoint resolvers[POLICY_RESOLVERS_MAX];
+	struct server resolvers[POLICY_RESOLVERS_MAX];
 	uint32_t n_resolvers;
 	uint32_t n_gateways;		/* the last of own */
+	struct addr sinkhole[2];	/* ::: none */
 };
 
 /* ---- reading ---- */

@@ -113,7 +113,7 @@ policy_cells(const struct policy *p)
 
 size_t
 policy_resolvers(const struct policy *p,
-    struct endpoint out[static POLICY_RESOLVERS_MAX])
+    struct server out[static POLICY_RESOLVERS_MAX])
 {
 	const struct image_header *h = image_head(p->image);
 

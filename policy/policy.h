@@ -6,6 +6,7 @@
 #include "policy/charter.h"
 #include "policy/host.h"
 #include "policy/problem.h"
+#include "policy/server.h"
 #include "policy/verdict.h"
 
 #define POLICY_DIGEST_BYTES 32
@@ -78,6 +79,8 @@ struct policy_source {
 	size_t n_own;
 	size_t n_gateways;			/* the last of own: gateways,
 						 * opened by no name */
+	struct addr sinkhole[2];		/* where denied names lead;
+						 * ::: none */
 	const struct policy_memory *memory;	/* NULL: the heap */
 	bool spend_names;	/* the patterns of large files are given back
 				 * while the image takes them: the charters
@@ -113,7 +116,7 @@ size_t policy_cells(const struct policy *p);
 
 /* The pinned resolvers (the same for all cells); returns how many. */
 size_t policy_resolvers(const struct policy *p,
-    struct endpoint out[static POLICY_RESOLVERS_MAX]);
+    struct server out[static POLICY_RESOLVERS_MAX]);
 
 /* What identifies a client; unknown parts are zero / NULL. */
 struct cell_key {

@@ -114,7 +114,8 @@ ports_fit(const struct yaml_node *n)
 }
 
 void
-rules_options_ports(struct reading *rd, const struct rule_keys *k, struct rule *r)
+rules_options_ports(struct reading *rd, const struct rule_keys *k,
+    struct rule *r)
 {
 	const struct yaml_node *item = k->ports;
 

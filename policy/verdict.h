@@ -28,6 +28,7 @@ X(CIDR_DENY, "cidr_deny", "a rule denies this address") \
 X(SPECIAL_USE, "special_use", "the address is of a special-use class") \
 X(PRIVATE_ADDRESS, "private_address", \
     "the address is private and no rule opens it") \
+X(SINKHOLE, "sinkhole", "its name was denied when it was asked for") \
 X(OWN_LISTENER, "own_listener", "the destination is penstock itself") \
 X(UNKNOWN_CELL, "unknown_cell", "the client belongs to no cell") \
 X(NOT_PINNED, "not_pinned", \

@@ -277,12 +277,12 @@ static void
 compare_resolvers(struct finder *f, const struct policy *before,
     const struct policy *after, struct change_count *count)
 {
-	struct endpoint a[POLICY_RESOLVERS_MAX], b[POLICY_RESOLVERS_MAX];
+	struct server a[POLICY_RESOLVERS_MAX], b[POLICY_RESOLVERS_MAX];
 	const size_t n = policy_resolvers(before, a);
 	bool same = policy_resolvers(after, b) == n;
 
 	for (size_t i = 0; same && i < n; i++)
-		same = endpoint_eq(&a[i], &b[i]);
+		same = server_eq(&a[i], &b[i]);
 	if (same)
 		return;
 	count->keys++;

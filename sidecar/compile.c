@@ -362,11 +362,33 @@ need_mode(struct compile *c, struct problems *ps)
 	}
 }
 
-/* Without a pinned resolver no name can be dialled; the system's own are
- * never asked. */
+/* resolvers: [system] stands for those that this host has now; they are
+ * pinned as others are, and told when they are others at a reload. */
+static void
+use_system(struct compile *c, struct problems *ps)
+{
+	struct settings *s = &c->config->settings;
+
+	for (size_t i = 0; i < c->n_sources && s->n_resolvers == 0; i++) {
+		const struct charter *base = c->sources[i].charter[1];
+
+		if (base == NULL || !charter_scalars(base)->resolvers_system)
+			continue;
+		s->n_resolvers = (uint32_t)config_system_servers(
+		    c->env.resolv_conf, s->resolvers);
+		if (s->n_resolvers == 0)
+			problem_add(ps, PROBLEM_ERROR,
+			    charter_scalars(base)->resolvers_at,
+			    "name the resolvers by their addresses",
+			    "/etc/resolv.conf names no server");
+	}
+}
+
+/* Without a pinned resolver no name can be dialled. */
 static void
 need_resolvers(struct compile *c, struct problems *ps)
 {
+	use_system(c, ps);
 	if (c->config->settings.n_resolvers > 0 || c->missing)
 		return;
 	for (size_t i = 0; i < c->n_sources; i++) {
@@ -455,18 +477,18 @@ is_inside(const struct compile *c, const struct endpoint *e)
 }
 
 static void
-refuse_inside(const struct compile *c, const struct endpoint *list, size_t n,
+refuse_inside(const struct compile *c, const struct server *list, size_t n,
     struct place at, struct problems *ps)
 {
 	char text[ADDR_TEXT_BYTES];
 
 	for (size_t i = 0; i < n; i++)
-		if (is_inside(c, &list[i]) && !is_engines(&list[i]))
+		if (is_inside(c, &list[i].at) && !is_engines(&list[i].at))
 			problem_add(ps, PROBLEM_ERROR, at, "name the resolver "
 			    "that it asks, or 127.0.0.11 of a container",
 			    "the agent is in the same network namespace as "
 			    "the resolver %s: it could ask it itself, or take "
-			    "its place", endpoint_text(&list[i], text));
+			    "its place", endpoint_text(&list[i].at, text));
 }
 
 /* Mode shared: what serves beside the agent is the agent's as well. */
@@ -487,6 +509,9 @@ need_outside(struct compile *c, struct problems *ps)
 			refuse_inside(c, of->resolvers, of->n_resolvers,
 			    of->resolvers_at, ps);
 		}
+	for (uint32_t i = 0; i < s->n_zones; i++)
+		refuse_inside(c, s->zones[i].servers, s->zones[i].n_servers,
+		    c->config->cells[0].at, ps);
 }
 
 /* ---- the image ---- */
@@ -595,6 +620,9 @@ build(struct compile *c, uint64_t generation, int64_t now_s,
 	};
 	int rc = -ENOMEM;
 
+	if (c->config->settings.front.denied == FRONT_SINKHOLE)
+		memcpy(src.sinkhole, c->config->settings.front.sinkhole,
+		    sizeof(src.sinkhole));
 	c->charters = calloc(n * CONFIG_FILES_MAX, sizeof(*c->charters));
 	if (cells != NULL && c->charters != NULL) {
 		memcpy(src.digest, c->digest, sizeof(src.digest));

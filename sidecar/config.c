@@ -16,10 +16,25 @@ static bool read_root(struct read *r);
 static void read_env(struct read *r, const struct config_env *env);
 static void check_whole(struct read *r);
 
+/* NULL where there is none. */
+static const char *
+resolv_conf(void)
+{
+	static char text[CONFIG_RESOLV_BYTES + 1];
+	FILE *f = fopen("/etc/resolv.conf", "re");
+
+	if (f == NULL)
+		return NULL;
+	text[fread(text, 1, CONFIG_RESOLV_BYTES, f)] = '\0';
+	fclose(f);
+	return text;
+}
+
 struct config_env
 config_env_read(void)
 {
 	return (struct config_env){
+		.resolv_conf = resolv_conf(),
 		.cell = getenv("PENSTOCK_CELL"),
 		.labels = getenv("PENSTOCK_LABELS"),
 		.egress_policy = getenv("RUNEWARD_EGRESS_POLICY"),
@@ -75,7 +90,6 @@ config_free(struct config *c)
 
 static void read_version(struct read *r, const struct yaml_node *n);
 static void read_mode(struct read *r, const struct yaml_node *n);
-static void read_dns(struct read *r, const struct yaml_node *n);
 static void read_interfaces(struct read *r, const struct yaml_node *n);
 static void read_inbound(struct read *r, const struct yaml_node *n);
 static void read_ipv6(struct read *r, const struct yaml_node *n);
@@ -93,7 +107,7 @@ static const struct config_key keys[] = {
 	{ "version", read_version },
 	{ "mode", read_mode },
 	{ "listeners", config_read_listeners },
-	{ "dns", read_dns },
+	{ "dns", config_read_dns },
 	{ "interfaces", read_interfaces },
 	{ "cells", config_read_cells },
 	{ "inbound", read_inbound },
@@ -166,21 +180,6 @@ read_mode(struct read *r, const struct yaml_node *n)
 		    "start with --accept-risk not-proven, which is told as "
 		    "not enforcing", "mode isolated: nothing checks that the "
 		    "agents' network reaches only penstock");
-}
-
-static void
-read_dns(struct read *r, const struct yaml_node *n)
-{
-	r->s->n_dns = 0;
-	CONFIG_EACH(r, n, item) {
-		if (r->s->n_dns == sizeof(r->s->dns) / sizeof(r->s->dns[0])) {
-			config_error(r, item, NULL,
-			    "more than 4 dns addresses");
-			return;
-		}
-		if (config_endpoint(r, item, 53, &r->s->dns[r->s->n_dns]))
-			r->s->n_dns++;
-	}
 }
 
 static void
@@ -481,9 +480,9 @@ env_resolvers(struct read *r, const char *text)
 {
 	while (*text != '\0') {
 		size_t n = strcspn(text, ",");
-		struct endpoint e = { .port = 53 };
+		struct server e;
 
-		if (!config_endpoint_text(span_of(text, n), 53, &e) ||
+		if (!server_parse(&e, span_of(text, n)) ||
 		    r->s->n_resolvers == POLICY_RESOLVERS_MAX) {
 			env_error(r, "RUNEWARD_DNS_RESOLVERS", "write 1 to 8 "
 			    "addresses separated by commas, without blanks",
@@ -523,10 +522,10 @@ policy_network(json_t *in, const struct settings *s)
 		return net;
 	list = json_array();
 	for (uint32_t i = 0; i < s->n_resolvers; i++) {
-		char at[ADDR_TEXT_BYTES];
+		char at[SERVER_TEXT_BYTES];
 
 		json_array_append_new(list,
-		    json_string(endpoint_text(&s->resolvers[i], at)));
+		    json_string(server_text(&s->resolvers[i], at)));
 	}
 	json_object_set_new(net, "resolvers", list);
 	return net;

@@ -14,6 +14,7 @@
  */
 #define CONFIG_FILES_MAX 16u	/* policy files of one cell */
 #define CONFIG_BYTES_MAX (1u << 20)
+#define CONFIG_RESOLV_BYTES 65536u
 
 /* What of the environment and the command line counts; NULL: not set. */
 struct config_env {
@@ -21,6 +22,8 @@ struct config_env {
 	const char *labels;		/* PENSTOCK_LABELS */
 	const char *egress_policy;	/* RUNEWARD_EGRESS_POLICY */
 	const char *dns_resolvers;	/* RUNEWARD_DNS_RESOLVERS */
+	const char *resolv_conf;	/* the text of /etc/resolv.conf, for
+					 * resolvers: [system] */
 	bool accept_shared_segment;	/* --accept-risk shared-segment */
 	bool accept_not_proven;		/* --accept-risk not-proven */
 	bool serves;		/* it is to run: what stops a start is an error
@@ -63,6 +66,11 @@ struct config {
 MUST_USE struct config *config_load(const char *file, struct span text,
     const struct config_env *env, struct problems *ps);
 void config_free(struct config *c);
+
+/* The servers that a resolv.conf names, as far as they are addresses; how
+ * many. */
+size_t config_system_servers(const char *text,
+    struct server out[static POLICY_RESOLVERS_MAX]);
 
 /* The text that stands for a missing file when RUNEWARD_EGRESS_POLICY is the
  * whole configuration. */

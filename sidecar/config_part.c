@@ -299,8 +299,8 @@ listener_kind(struct read *r, const struct yaml_node *n,
 	return false;
 }
 
-static bool
-keys_are(struct read *r, const struct yaml_node *map,
+bool
+config_keys_are(struct read *r, const struct yaml_node *map,
     const char *const *names, const char *where)
 {
 	bool ok = true;
@@ -333,7 +333,7 @@ read_listener(struct read *r, const struct yaml_node *n,
 	static const char *const names[] =
 	    { "name", "kind", "address", "credential", NULL };
 	const struct yaml_node *name, *kind, *address, *credential;
-	bool good = keys_are(r, n, names, "a listener");
+	bool good = config_keys_are(r, n, names, "a listener");
 	bool kind_known = false;
 
 	if (n->kind != YAML_MAPPING)
@@ -505,7 +505,7 @@ cell_from(struct read *r, const struct yaml_node *n, struct config_cell *c)
 
 	if (n == NULL)
 		return;
-	good = keys_are(r, n, names, "from") && !n->lacks;
+	good = config_keys_are(r, n, names, "from") && !n->lacks;
 	interface = yaml_get(n, "interface");
 	cidr = yaml_get(n, "cidr");
 	listener = yaml_get(n, "listener");
@@ -555,7 +555,7 @@ config_read_cells(struct read *r, const struct yaml_node *n)
 
 		c->at = item->at;
 		c->from.kind = CELL_FROM_ANY;
-		if (!keys_are(r, item, names, "a cell") &&
+		if (!config_keys_are(r, item, names, "a cell") &&
 		    item->kind != YAML_MAPPING) {
 			c->wrong = true;
 			continue;

@@ -45,6 +45,10 @@ const struct yaml_node *config_item(const struct yaml_node *item);
 	for (const struct yaml_node *item = config_items(r, n); \
 	    item != NULL; item = config_item(item->next))
 
+/* True when every key of the map is one of these. */
+bool config_keys_are(struct read *r, const struct yaml_node *map,
+    const char *const *names, const char *where);
+
 /* A non-empty printable text into out[size]. */
 bool config_text(struct read *r, const struct yaml_node *n, char *out,
     size_t size);
@@ -63,6 +67,7 @@ bool config_labels_text(const char *text, struct config_cell *c);
 
 void config_read_listeners(struct read *r, const struct yaml_node *n);
 void config_read_cells(struct read *r, const struct yaml_node *n);
+void config_read_dns(struct read *r, const struct yaml_node *n);
 void config_read_limits(struct read *r, const struct yaml_node *n);
 
 #endif

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "dns/front.h"
+#include "dns/trust.h"
 #include "ledger-client/clock.h"
 #include "ledger-client/log.h"
 #include "sidecar/role.h"
@@ -14,6 +15,7 @@
 /* The resolver: the DNS front, the cache and the pins, and the engines'
  * questions. */
 struct resolver {
+	struct trust *trust;
 	struct cache *cache;
 	struct resolve *resolve;
 	struct pins *pins;
@@ -24,23 +26,64 @@ static int make_pins(struct role *r, struct resolver *v);
 static int make_front(struct role *r, struct resolver *v);
 static int take_sockets(struct role *r, struct resolver *v);
 
-static void
-servers(const struct role *r, struct resolve_settings *to)
+static size_t
+policy_servers(const struct role *r, struct server *out)
 {
-	struct endpoint from_policy[POLICY_RESOLVERS_MAX];
-	const struct endpoint *at = r->settings.resolvers;
-	struct upstream_settings *up = &to->zones[0].servers;
 	size_t n = r->settings.n_resolvers;
 
+	if (n == 0)
+		return policy_resolvers(r->policy, out);
+	memcpy(out, r->settings.resolvers, n * sizeof(*out));
+	return n;
+}
+
+static int
+use_tls(struct resolver *v, struct upstream_settings *up)
+{
+	for (size_t i = 0; i < up->n_servers && up->tls == NULL; i++)
+		if (up->servers[i].tls_name[0] != '\0') {
+			up->tls = trust_context(v->trust);
+			if (up->tls == NULL)
+				return -EKEYREJECTED;
+		}
+	return 0;
+}
+
+/* Who is asked for what. */
+static int
+servers(const struct role *r, struct resolver *v, struct resolve_settings *to)
+{
+	const struct settings *s = &r->settings;
+	int rc;
+
 	memset(to, 0, sizeof(*to));
-	if (n == 0) {
-		n = policy_resolvers(r->policy, from_policy);
-		at = from_policy;
+	to->n_zones = 1 + s->n_zones;
+	to->zones[0].servers.n_servers = policy_servers(r,
+	    to->zones[0].servers.servers);
+	rc = use_tls(v, &to->zones[0].servers);
+	for (uint32_t i = 0; i < s->n_zones && rc == 0; i++) {
+		struct resolve_zone *z = &to->zones[1 + i];
+
+		z->suffix = s->zones[i].suffix;
+		z->servers.n_servers = s->zones[i].n_servers;
+		memcpy(z->servers.servers, s->zones[i].servers,
+		    sizeof(s->zones[i].servers));
+		rc = use_tls(v, &z->servers);
 	}
-	to->n_zones = 1;
-	up->n_servers = n;
-	for (size_t i = 0; i < n; i++)
-		up->servers[i].at = at[i];
+	if (rc != 0)
+		log_line(LOG_ERROR_, "a resolver is named with tls://, and "
+		    "no certificate to trust it by can be read: set "
+		    "dns.tls_ca, or install ca-certificates");
+	return rc;
+}
+
+static struct front_settings
+front_settings(const struct role *r)
+{
+	struct front_settings s = r->settings.front;
+
+	s.ipv6_drop = r->settings.ipv6_drop;
+	return s;
 }
 
 static int
@@ -53,11 +96,13 @@ resolver_start(struct role *r)
 	if (v == NULL)
 		return -ENOMEM;
 	r->self = v;
-	servers(r, &s);
+	v->trust = trust_new(r->settings.tls_ca);
 	v->cache = cache_new(CACHE_BYTES);
-	if (v->cache == NULL)
+	if (v->trust == NULL || v->cache == NULL)
 		return -ENOMEM;
-	rc = resolve_new(&v->resolve, r->base, &s, v->cache);
+	rc = servers(r, v, &s);
+	if (rc == 0)
+		rc = resolve_new(&v->resolve, r->base, &s, v->cache);
 	if (rc == 0)
 		rc = make_pins(r, v);
 	if (rc == 0)
@@ -89,15 +134,12 @@ make_pins(struct role *r, struct resolver *v)
 static int
 make_front(struct role *r, struct resolver *v)
 {
-	struct front_settings s = r->settings.front;
+	struct front_settings s = front_settings(r);
 	struct front_parts parts = {
 		.base = r->base, .resolve = v->resolve, .pins = v->pins,
 		.emit = r->emit, .counts = r->counts, .listener = "dns",
 	};
-	int rc;
-
-	s.ipv6_drop = r->settings.ipv6_drop;
-	rc = front_new(&v->front, &s, &parts);
+	int rc = front_new(&v->front, &s, &parts);
 
 	if (rc == 0)
 		front_set_policy(v->front, r->policy);
@@ -133,12 +175,15 @@ resolver_policy(struct role *r, const struct policy *old)
 	static struct resolve_settings s;	/* large */
 
 	(void)old;
-	servers(r, &s);
-	if (resolve_reconfigure(v->resolve, &s) != 0) {
+	struct front_settings told = front_settings(r);
+
+	if (servers(r, v, &s) != 0 ||
+	    resolve_reconfigure(v->resolve, &s) != 0) {
 		log_line(LOG_ERROR_, "the new resolvers cannot be used");
 		role_fail(r);
 		return;
 	}
+	front_configure(v->front, &told);
 	front_set_policy(v->front, r->policy);
 }
 
@@ -169,6 +214,7 @@ resolver_stop(struct role *r)
 	front_free(v->front);
 	resolve_free(v->resolve);
 	cache_free(v->cache);
+	trust_free(v->trust);
 	pin_close(v->pins);
 }
 

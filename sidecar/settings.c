@@ -24,6 +24,9 @@ settings_default(struct settings *s, enum settings_mode mode)
 	s->limits = proxy_limits_default;
 	s->front = (struct front_settings){ .tcp_max = 256,
 	    .tcp_idle_ms = 10000, .pending_max = 4096 };
+	if (!addr_parse(&s->front.sinkhole[0], span_str("192.0.2.1")) ||
+	    !addr_parse(&s->front.sinkhole[1], span_str("3fff::1")))
+		s->front.denied = FRONT_NXDOMAIN;
 	s->ring_bytes = 0;		/* by the number of connections */
 	s->uid_engine = UID_FIRST;
 	s->uid_resolver = UID_FIRST + 1;
@@ -120,6 +123,12 @@ settings_for_agents(const struct settings *s,
 	    addr_class(&l->at.addr) == ADDR_UNSPECIFIED;
 }
 
+bool
+settings_captures(const struct settings *s)
+{
+	return s->mode == MODE_SHARED || s->mode == MODE_GATEWAY;
+}
+
 unsigned
 settings_fit(const struct settings *s, uint64_t descriptors)
 {
@@ -145,7 +154,9 @@ settings_from(struct settings *out, const struct policy *p)
 	    out->n_interfaces <=
 	    sizeof(out->interfaces) / sizeof(out->interfaces[0]) &&
 	    out->n_inbound <= SETTINGS_INBOUND_MAX &&
-	    out->n_resolvers <= POLICY_RESOLVERS_MAX;
+	    out->n_resolvers <= POLICY_RESOLVERS_MAX &&
+	    out->n_zones <= SETTINGS_ZONES_MAX &&
+	    out->front.n_search <= FRONT_SEARCH_MAX;
 }
 
 enum settings_unenforced
@@ -239,7 +250,7 @@ struct fixed_key {
 };
 
 /* Each key that needs a new start: what it tells of was made at the start. */
-#define FIXED_KEYS 17u
+#define FIXED_KEYS 18u
 
 static void
 fixed_keys(const struct settings *a, const struct settings *b,
@@ -249,6 +260,7 @@ fixed_keys(const struct settings *a, const struct settings *b,
 		{ "mode", SAME(mode) },
 		{ "listeners", same_listeners(a, b) },
 		{ "dns", same_dns(a, b) },
+		{ "dns.tls_ca", strcmp(a->tls_ca, b->tls_ca) == 0 },
 		{ "interfaces", SAME(interfaces) },
 		{ "inbound", SAME(inbound) },
 		{ "ipv6", a->ipv6_drop == b->ipv6_drop },
@@ -304,5 +316,12 @@ settings_keep_fixed(struct settings *s, const struct settings *old,
 	now.accept_shared_segment = s->accept_shared_segment;
 	memcpy(now.resolvers, s->resolvers, sizeof(now.resolvers));
 	now.n_resolvers = s->n_resolvers;
+	memcpy(now.zones, s->zones, sizeof(now.zones));
+	now.n_zones = s->n_zones;
+	now.front = s->front;
+	now.front.pending_max = old->front.pending_max;
+	now.front.client_max = old->front.client_max;
+	now.front.tcp_max = old->front.tcp_max;
+	now.front.tcp_idle_ms = old->front.tcp_idle_ms;
 	*s = now;
 }

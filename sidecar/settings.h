@@ -16,6 +16,7 @@
 #define SETTINGS_LISTENERS_MAX 32u
 #define SETTINGS_PATH_BYTES 256u
 #define SETTINGS_INBOUND_MAX 32u
+#define SETTINGS_ZONES_MAX (RESOLVE_ZONES_MAX - 1u)
 
 enum settings_mode {
 	MODE_SHARED = 0, MODE_GATEWAY, MODE_ISOLATED, MODE_COOPERATIVE,
@@ -26,6 +27,12 @@ struct settings_listener {
 	enum listen_kind kind;
 	struct endpoint at;
 	bool credential;
+};
+
+struct settings_zone {
+	struct host suffix;
+	struct server servers[POLICY_RESOLVERS_MAX];
+	uint32_t n_servers;
 };
 
 struct settings {
@@ -55,8 +62,13 @@ struct settings {
 	bool accept_shared_segment;
 	char instance[64];
 	/* RUNEWARD_DNS_RESOLVERS: instead of the policy's, when given */
-	struct endpoint resolvers[POLICY_RESOLVERS_MAX];
+	struct server resolvers[POLICY_RESOLVERS_MAX];
 	uint32_t n_resolvers;
+	/* names that other resolvers are asked for */
+	struct settings_zone zones[SETTINGS_ZONES_MAX];
+	uint32_t n_zones;
+	char tls_ca[SETTINGS_PATH_BYTES];	/* what tls:// resolvers are
+						 * trusted by */
 };
 
 /* One uid for a role that keeps the parent's. */
@@ -69,6 +81,9 @@ void settings_default(struct settings *s, enum settings_mode mode);
  * and of nobody else. */
 bool settings_for_agents(const struct settings *s,
     const struct settings_listener *l);
+
+/* Is the agents' TCP led here whatever it is for? */
+bool settings_captures(const struct settings *s);
 
 /* Two descriptors a connection, a sixteenth for pipes and the rest: so many of
  * limits.connections have room in this many descriptors of each engine. */

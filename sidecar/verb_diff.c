@@ -166,14 +166,14 @@ cell_alone(struct diff *d, int side, uint32_t cell)
 static void
 resolvers_compare(struct diff *d)
 {
-	struct endpoint a[POLICY_RESOLVERS_MAX], b[POLICY_RESOLVERS_MAX];
+	struct server a[POLICY_RESOLVERS_MAX], b[POLICY_RESOLVERS_MAX];
 	size_t n, i;
 	bool same;
 
 	n = policy_resolvers(source_policy(d->side[0]), a);
 	same = policy_resolvers(source_policy(d->side[1]), b) == n;
 	for (i = 0; same && i < n; i++)
-		same = endpoint_eq(&a[i], &b[i]);
+		same = server_eq(&a[i], &b[i]);
 	if (!same)
 		found(d, true, "other resolvers: they say which address a "
 		    "name has");

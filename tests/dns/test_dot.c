@@ -3,10 +3,12 @@
 
 #include <event2/bufferevent_ssl.h>
 #include <event2/event.h>
+#include <openssl/pem.h>
 #include <openssl/x509v3.h>
 #include <signal.h>
 
 #include "dns/message.h"
+#include "dns/trust.h"
 #include "tests/dns/fake_server.h"
 
 /* A server with a certificate of its own for dns.test; what it says is
@@ -300,6 +302,54 @@ what_is_in_flight_is_bounded(void **state)
 	down();
 }
 
+/* The server's own certificate as a file of those that are trusted. */
+static void
+write_file(const char *path, const char *before)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	assert_true(fputs(before, f) >= 0);
+	if (server_tls != NULL && before[0] != '!')
+		assert_int_equal(PEM_write_X509(f,
+		    SSL_CTX_get0_certificate(server_tls)), 1);
+	assert_int_equal(fclose(f), 0);
+}
+
+static void
+trust_is_read_from_a_file_that_was_opened_before(void **state)
+{
+	char path[] = "/tmp/penstock-test-XXXXXX";
+	struct trust *t;
+	struct got g = { 0 };
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	close(fd);
+	write_file(path, "# a comment\n");
+	t = trust_new(path);
+	assert_non_null(t);
+	assert_int_equal(unlink(path), 0);
+	assert_non_null(trust_context(t));
+	assert_ptr_equal(trust_context(t), trust_context(t));
+	up(fake_says_yes, "dns.test", trust_context(t));
+	ask(&g);
+	await(&g, 1);
+	assert_int_equal(g.ends[CHANNEL_ANSWERED], 1);
+	down();
+	trust_free(t);
+	/* none in it, and no file */
+	write_file(path, "! nothing\n");
+	t = trust_new(path);
+	assert_null(trust_context(t));
+	trust_free(t);
+	assert_int_equal(unlink(path), 0);
+	t = trust_new(path);
+	assert_null(trust_context(t));
+	trust_free(t);
+}
+
 int
 main(void)
 {
@@ -314,6 +364,8 @@ main(void)
 		cmocka_unit_test(a_server_that_always_closes_is_a_failure),
 		cmocka_unit_test(nobody_is_told_after_the_end),
 		cmocka_unit_test(what_is_in_flight_is_bounded),
+		cmocka_unit_test(
+		    trust_is_read_from_a_file_that_was_opened_before),
 	};
 
 	return cmocka_run_group_tests(tests, make_contexts, free_contexts);

@@ -62,6 +62,9 @@ one_say(struct one *o)
 	(void)fclose(to);
 }
 
+/* Where denied names lead in what is made next. */
+static struct addr one_sinkhole[2];
+
 /* True when the text loads, compiles and opens. */
 static bool __attribute__((unused))
 one_make(struct one *o, const char *text, const struct one_file *file,
@@ -74,6 +77,7 @@ one_make(struct one *o, const char *text, const struct one_file *file,
 	const struct charter *list[1];
 	int err;
 
+	memcpy(src.sinkhole, one_sinkhole, sizeof(one_sinkhole));
 	memset(o, 0, sizeof(*o));
 	o->ps = problem_new();
 	assert_non_null(o->ps);

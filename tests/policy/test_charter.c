@@ -258,17 +258,29 @@ resolvers_are_addresses_with_or_without_a_port(void **state)
 	    RULE, NULL, NULL, 0));
 	s = charter_scalars(o.charter);
 	assert_int_equal(s->n_resolvers, 4);
-	assert_int_equal(s->resolvers[0].port, 53);
-	assert_int_equal(s->resolvers[1].port, 5353);
-	assert_int_equal(s->resolvers[2].port, 54);
-	assert_int_equal(s->resolvers[3].port, 53);
+	assert_int_equal(s->resolvers[0].at.port, 53);
+	assert_int_equal(s->resolvers[1].at.port, 5353);
+	assert_int_equal(s->resolvers[2].at.port, 54);
+	assert_int_equal(s->resolvers[3].at.port, 53);
 	one_done(&o);
 	said("network:\n  resolvers: [dns.example]\n" RULE, false,
 	    "resolvers");
 	said("network:\n  resolvers: [\"198.18.0.53:0\"]\n" RULE, false,
 	    "resolvers");
-	said("network:\n  resolvers: [\"tls://198.18.0.53#a\"]\n" RULE,
-	    false, "resolvers");
+	said("network:\n  resolvers: [\"tls://198.18.0.53\"]\n" RULE,
+	    false, "tls://address#name");
+	assert_true(one_make(&o, "network:\n  resolvers: "
+	    "[\"tls://198.18.0.53#dns.example\"]\n" RULE, NULL, NULL, 0));
+	s = charter_scalars(o.charter);
+	assert_int_equal(s->resolvers[0].at.port, 853);
+	assert_string_equal(s->resolvers[0].tls_name, "dns.example");
+	one_done(&o);
+	assert_true(one_make(&o, "network:\n  resolvers: [system]\n" RULE,
+	    NULL, NULL, 0));
+	assert_true(charter_scalars(o.charter)->resolvers_system);
+	one_done(&o);
+	said("network:\n  resolvers: [system, 198.18.0.53]\n" RULE, false,
+	    "system stands beside other resolvers");
 	said("network:\n  resolvers: 198.18.0.53\n" RULE, false, "not a list");
 }
 

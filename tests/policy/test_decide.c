@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/qtype.h"
 #include "tests/policy/one.h"
 
 /* "a allow", "d no_rule": the verdict and the reason in one word each. */
@@ -768,6 +769,93 @@ what_was_not_shown_is_told_and_nothing_else(void **state)
 	}
 }
 
+static void
+where_denied_names_lead_nothing_is_opened(void **state)
+{
+	const struct endpoint to = one_endpoint("192.0.2.1", 22);
+	struct decide_at at = { .now_s = NOW_S };
+	struct host a;
+	const struct host *const names[] = { &a };
+	struct decision d;
+	struct one o;
+
+	(void)state;
+	a = one_host("a.example");
+	one_sinkhole[0] = to.addr;
+	/* wide as it is, this rule is not of that class */
+	assert_true(one_make(&o, ONE_HEAD "    - {verdict: allow, cidr: "
+	    "0.0.0.0/0, ports: any}\n    - {verdict: allow, "
+	    "hostname: a.example, ports: [22], protocol: tcp}\n", NULL, NULL,
+	    0));
+	at.policy = o.policy;
+	d = decide_nameless(&at, &to, NULL, 0);
+	assert_int_equal(d.verdict, VERDICT_DENY);
+	assert_int_equal(d.reason, REASON_SINKHOLE);
+	d = decide_nameless(&at, &to, names, 1);
+	assert_int_equal(d.reason, REASON_SINKHOLE);
+	assert_true(decide_opaque(&at, &to, NULL, 0, &d));
+	assert_int_equal(d.reason, REASON_SINKHOLE);
+	one_done(&o);
+	assert_false(one_make(&o, "version: 1\nnetwork:\n"
+	    "  lab: [192.0.2.0/24]\n  rule:\n    - {verdict: allow, "
+	    "hostname: a.example}\n", NULL, NULL, 0));
+	assert_non_null(strstr(o.said, "p.yaml:3:"));
+	assert_non_null(strstr(o.said, "that denied names lead to"));
+	one_done(&o);
+	assert_false(one_make(&o, ONE_HEAD "    - {verdict: allow, cidr: "
+	    "192.0.2.0/28, ports: [22]}\n", NULL, NULL, 0));
+	assert_non_null(strstr(o.said, "192.0.2.0/28 holds the address"));
+	one_done(&o);
+	memset(one_sinkhole, 0, sizeof(one_sinkhole));
+}
+
+/* As sets of policy/qtype. */
+static void
+types_are_opened_by_the_first_rule_that_speaks_of_them(void **state)
+{
+	static const struct { const char *name, *types; } want[] = {
+		{ "a.example", "MX TXT" }, { "sub.b.example", "TXT" },
+		{ "off.b.example", "" }, { "late.b.example", "TXT" },
+		{ "some.b.example", "TXT" }, { "other.example", "" },
+	};
+	struct decide_at at = { .now_s = NOW_S };
+	char text[QTYPE_TEXT_BYTES];
+	struct host h;
+	struct one o;
+
+	(void)state;
+	assert_true(one_make(&o, ONE_HEAD
+	    "    - {verdict: allow, hostname: a.example, dns: [TXT, mx]}\n"
+	    "    - {verdict: deny, hostname: off.b.example}\n"
+	    "    - {verdict: deny, hostname: late.b.example, until: "
+	    "2026-01-01}\n"
+	    "    - {verdict: deny, hostname: some.b.example, ports: [22]}\n"
+	    "    - {verdict: allow, hostname: \"*.b.example\", dns: TXT}\n",
+	    NULL, NULL, 0));
+	at.policy = o.policy;
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+		h = one_host(want[i].name);
+		assert_string_equal(qtype_text(decide_question_types(&at, &h),
+		    text), want[i].types);
+	}
+	one_done(&o);
+	assert_false(one_make(&o, ONE_HEAD "    - {verdict: allow, hostname: "
+	    "a.example, dns: [A, ANY]}\n", NULL, NULL, 0));
+	assert_non_null(strstr(o.said, "no type that a rule can open"));
+	one_done(&o);
+	assert_false(one_make(&o, ONE_HEAD "    - {verdict: allow, hostname: "
+	    "a.example, dns: []}\n", NULL, NULL, 0));
+	one_done(&o);
+	assert_false(one_make(&o, ONE_HEAD "    - {verdict: deny, hostname: "
+	    "a.example, dns: [MX]}\n", NULL, NULL, 0));
+	assert_non_null(strstr(o.said, "covers each question"));
+	one_done(&o);
+	assert_false(one_make(&o, ONE_HEAD "    - {verdict: allow, cidr: "
+	    "9.9.9.0/24, dns: [MX]}\n", NULL, NULL, 0));
+	assert_non_null(strstr(o.said, "without a name"));
+	one_done(&o);
+}
+
 int
 main(void)
 {
@@ -810,6 +898,9 @@ main(void)
 		cmocka_unit_test(what_was_not_shown_is_told_and_nothing_else),
 		cmocka_unit_test(the_nearest_rule_is_named),
 		cmocka_unit_test(the_nearest_rule_of_an_address_is_named),
+		cmocka_unit_test(where_denied_names_lead_nothing_is_opened),
+		cmocka_unit_test(
+		    types_are_opened_by_the_first_rule_that_speaks_of_them),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

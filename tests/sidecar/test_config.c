@@ -1,57 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sidecar/config.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-
-#define CELL "cells: [{id: a, policy: [p.yaml]}]\n"
-
-static const struct config_env no_env;
-static char *said;
-
-static struct config *
-load_env(const char *text, const struct config_env *env)
-{
-	struct problems *ps = problem_new();
-	struct config *c;
-	size_t n;
-	FILE *f;
-
-	free(said);
-	said = NULL;
-	c = config_load("penstock.yaml", span_str(text), env, ps);
-	f = open_memstream(&said, &n);
-	problem_print(ps, f);
-	fclose(f);
-	problem_free(ps);
-	return c;
-}
-
-static void
-refused(const char *text, const struct config_env *env, const char *words)
-{
-	struct config *c = load_env(text, env);
-
-	if (c != NULL)
-		fail_msg("accepted: %s", text);
-	if (strstr(said, words) == NULL)
-		fail_msg("no \"%s\" in: %s", words, said);
-}
-
-static struct config *
-accepted(const char *text, const struct config_env *env)
-{
-	struct config *c = load_env(text, env);
-
-	if (c == NULL)
-		fail_msg("refused: %s", said);
-	return c;
-}
+#include "tests/sidecar/config_stage.h"
 
 static void
 each_mode_has_its_own_listeners(void **state)
@@ -498,7 +446,7 @@ W4_a_bad_resolver_in_the_environment_stops_the_start(void **state)
 
 	(void)state;
 	assert_int_equal(c->settings.n_resolvers, 2);
-	assert_int_equal(c->settings.resolvers[0].port, 53);
+	assert_int_equal(c->settings.resolvers[0].at.port, 53);
 	config_free(c);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		env.dns_resolvers = bad[i];
