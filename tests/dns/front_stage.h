@@ -121,7 +121,7 @@ open_resolver(struct world *w)
 	s.n_zones = 1;
 	s.pending_max = 64;
 	up->n_servers = 1;
-	up->timeout_ms = 400;
+	up->timeout_ms = 900;
 	up->servers[0].at.addr = addr_from_v4(lo);
 	up->servers[0].at.port = upstream_port;
 	w->cache = cache_new(1u << 20);
