@@ -18,7 +18,7 @@ ask_everything(const struct policy *p)
 	const struct host h = one_host("b.a.example");
 	const struct host *names[] = { &h };
 	const struct endpoint to = one_endpoint("10.1.2.3", 443);
-	struct endpoint resolvers[POLICY_RESOLVERS_MAX];
+	struct server resolvers[POLICY_RESOLVERS_MAX];
 	struct cell_key key = { .listener = "x", .interface = "y" };
 	struct cell_view v;
 	struct rule_view r;

@@ -188,7 +188,7 @@ all_cells_name_the_same_resolvers(void **state)
 	    { .id = "a", .charters = la, .n_charters = 1 },
 	    { .id = "b", .charters = lb, .n_charters = 1 },
 	};
-	struct endpoint r[POLICY_RESOLVERS_MAX];
+	struct server r[POLICY_RESOLVERS_MAX];
 	struct problems *ps = problem_new();
 	struct policy *p;
 	uint8_t *image;
@@ -200,7 +200,7 @@ all_cells_name_the_same_resolvers(void **state)
 	cells[1].charters = ln;
 	assert_int_equal(build(cells, 2, &image, &p, ps), 0);
 	assert_int_equal(policy_resolvers(p, r), 1);
-	assert_int_equal(r[0].port, 53);
+	assert_int_equal(r[0].at.port, 53);
 	policy_free(p);
 	free(image);
 	charter_free(a);
