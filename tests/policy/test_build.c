@@ -388,7 +388,7 @@ an_image_holds_what_was_written(void **state)
 	assert_int_equal(h->generation, 42);
 	assert_int_equal(h->digest[1], 2);
 	assert_int_equal(h->n_resolvers, 1);
-	assert_int_equal(h->resolvers[0].port, 53);
+	assert_int_equal(h->resolvers[0].at.port, 53);
 	s = image_sets(all);
 	assert_true(s->ech_denied && s->no_sni_pinned);
 	assert_int_equal(s->n_lab, 1);
