@@ -99,12 +99,23 @@ print_where(const json_t *o)
 		printf(" %s", at);
 }
 
+/* How many it stands for, where that is more than itself. */
+static void
+print_count(const json_t *o)
+{
+	const json_int_t n = json_integer_value(json_object_get(o, "count"));
+
+	if (n > 0)
+		printf(" count=%lld", (long long)n);
+}
+
 /* A record that is about no destination: the daemon's own words. */
 static void
 print_words(const json_t *o)
 {
 	printf("%.19s %-8s ", text(o, "time"), text(o, "kind"));
 	print_plain(text(o, "detail"));
+	print_count(o);
 	putchar('\n');
 }
 
@@ -125,6 +136,11 @@ print_line(const json_t *o)
 	print_plain(text(o, "cell"));
 	printf(" rule=");
 	print_plain(text(o, "rule"));
+	if (json_object_get(o, "other_name") != NULL) {
+		printf(" other_name=");
+		print_plain(text(o, "other_name"));
+	}
+	print_count(o);
 	if (strcmp(text(o, "kind"), "end") == 0)
 		printf(" how=%s up=%lld down=%lld", text(o, "how"),
 		    (long long)json_integer_value(json_object_get(o,

@@ -144,6 +144,11 @@ make_files(void **state)
 	    "{\"time\":\"2026-01-01T00:00:02Z\",\"kind\":\"end\","
 	    "\"verdict\":\"deny\",\"reason\":\"no_rule\",\"cell\":\"one\","
 	    "\"name\":\"told.example\",\"port\":443,\"how\":\"refused\"}\n"
+	    "{\"time\":\"2026-01-01T00:00:03Z\",\"kind\":\"decision\","
+	    "\"verdict\":\"deny\",\"reason\":\"rule_deny\",\"cell\":\"one\","
+	    "\"other_name\":\"z\\u0007.example\",\"rule\":\"r\",\"count\":72}\n"
+	    "{\"time\":\"2026-01-01T00:00:04Z\",\"kind\":\"gap\","
+	    "\"count\":9}\n"
 	    "no record\n{\"torn\":");
 	return 0;
 }
@@ -493,6 +498,9 @@ tail_shows_each_whole_record_and_no_raw_bytes(void **state)
 	    "2026-01-01T00:00:00 start    version=9. mode=shared\n"));
 	assert_non_null(strstr(out, "192.0.2.1:443 cell=two"));
 	assert_non_null(strstr(out, "how=eof up=3 down=5"));
+	/* one that stands for many says so, and the name that did not fit */
+	assert_non_null(strstr(out, "rule=r other_name=z..example count=72\n"));
+	assert_non_null(strstr(out, "gap      - count=9\n"));
 	assert_null(strstr(out, "torn"));
 	assert_null(strchr(out, 0x1b));
 	assert_non_null(strstr(err, "a line is no record"));
