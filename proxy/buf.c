@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define BUF_FIRST_BYTES 4096u
 
@@ -58,6 +59,22 @@ buf_free(struct buf *b)
 {
 	free(b->data);
 	*b = (struct buf){ 0 };
+}
+
+void
+buf_fit(struct buf *b)
+{
+	size_t left = buf_left(b);
+	uint8_t *data;
+
+	if (left == 0 || left == b->cap)
+		return;
+	data = malloc(left);
+	if (data == NULL)
+		return;		/* it is there, if too large */
+	memcpy(data, b->data + b->at, left);
+	free(b->data);
+	*b = (struct buf){ data, 0, (uint32_t)left, (uint32_t)left };
 }
 
 ssize_t

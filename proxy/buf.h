@@ -32,6 +32,8 @@ MUST_USE int buf_put(struct buf *b, struct span bytes);
 /* Take n bytes off the front; frees when nothing is left. */
 void buf_take(struct buf *b, size_t n);
 void buf_free(struct buf *b);
+/* Hold no more than what waits, for a long wait of a few bytes. */
+void buf_fit(struct buf *b);
 /* Room for at most `max` waiting bytes, at *at: how much (not 0), -ENOBUFS
  * when that many wait already, -ENOMEM.  buf_grew must follow, with how many
  * were put there. */

@@ -339,8 +339,10 @@ gate_watch(struct conn *c)
 		return conn_refuse(c, REASON_LIMIT_MEMORY);
 	o->watched += new;
 	take(c, watched_enough(c) ? s.len : at);
-	if (!watched_enough(c))
+	if (!watched_enough(c)) {
+		buf_fit(&c->in);	/* the next bytes may come in hours */
 		return STEP_WAIT;
+	}
 	o->gate = GATE_OPEN;
 	return STEP_NEXT;
 }

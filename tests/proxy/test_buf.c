@@ -53,6 +53,30 @@ more_than_max_never_waits(void **state)
 }
 
 static void
+a_few_bytes_hold_a_few(void **state)
+{
+	struct buf b = { 0 };
+	uint8_t *at;
+
+	(void)state;
+	assert_int_equal(buf_put(&b, span_str("abcdefg")), 0);
+	buf_take(&b, 4);
+	buf_fit(&b);
+	assert_int_equal(b.cap, 3);
+	assert_memory_equal(buf_span(&b).data, "efg", 3);
+	buf_fit(&b);
+	assert_int_equal(buf_put(&b, span_str("hi")), 0);
+	assert_true(buf_room(&b, 10000, &at) > 0);
+	*at = 'j';
+	buf_grew(&b, 1);
+	assert_int_equal(buf_left(&b), 6);
+	assert_memory_equal(buf_span(&b).data, "efghij", 6);
+	buf_take(&b, 6);
+	buf_fit(&b);
+	assert_null(b.data);
+}
+
+static void
 nothing_is_held_while_nothing_waits(void **state)
 {
 	struct buf b = { 0 };
@@ -81,6 +105,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_come_out_in_the_order_they_went_in),
 		cmocka_unit_test(more_than_max_never_waits),
+		cmocka_unit_test(a_few_bytes_hold_a_few),
 		cmocka_unit_test(nothing_is_held_while_nothing_waits),
 		cmocka_unit_test(what_cannot_be_counted_is_refused),
 	};

@@ -18,6 +18,8 @@
 	"    - {verdict: allow, hostname: second.test}\n" \
 	"    - {verdict: allow, hostname: full.test}\n"
 
+#define WATCHED_BYTES 3584u
+
 static uint8_t hello[1024];
 static char got[4096];
 
@@ -304,6 +306,65 @@ B032_an_idle_tunnel_costs_little_memory(void **state)
 	}
 	usleep(200000);
 	close(origin);
+	stage_down();
+}
+
+/* A flow of another protocol; its last byte may begin a hello. */
+static int
+watched(int lfd, int *server, const char *says)
+{
+	static const char ask[] = "CONNECT git.test:22 HTTP/1.1\r\n"
+	    "Host: git.test:22\r\n\r\n";
+	int fd = stage_connect(WANTED, 3128);
+
+	say(fd, ask);
+	stage_read_head(fd, got, sizeof(got));
+	assert_memory_equal(got, "HTTP/1.1 200", 12);
+	*server = stage_accept(lfd);
+	assert_true(*server >= 0);
+	say(fd, says);
+	stage_expect(*server, says, strlen(says));
+	return fd;
+}
+
+/* What waits to be told from a hello is a few bytes, and holds a few; that it
+ * is looked at is what remains of the opening. */
+static void
+an_idle_watched_tunnel_holds_no_buffer(void **state)
+{
+	static const char *const says[] = { "SSH-2.0-a\r\n",
+	    "SSH-2.0-a\r\n\x16", "SSH-2.0-a\r\n\x16\3\1" };
+	enum { N = 200 };
+	static int fd[N], server[N];
+	struct proxy_limits l = stage_limits;
+	size_t before, after;
+	int lfd;
+
+	(void)state;
+	l.idle_ms = 60000;
+	stage_up(NULL, &l);
+	stage_pin("git.test", ORIGIN);
+	lfd = stage_listen(ORIGIN, 22);
+	for (size_t k = 0; k < sizeof(says) / sizeof(says[0]); k++) {
+		fd[0] = watched(lfd, &server[0], says[k]);
+		usleep(50000);
+		before = mallinfo2().uordblks;
+		for (int i = 1; i < N; i++)
+			fd[i] = watched(lfd, &server[i], says[k]);
+		usleep(50000);
+		after = mallinfo2().uordblks;
+		print_message("%zu bytes for each watched tunnel\n",
+		    (after - before) / (N - 1));
+#ifndef __SANITIZE_ADDRESS__
+		assert_true((after - before) / (N - 1) <= WATCHED_BYTES);
+#endif
+		for (int i = 0; i < N; i++) {
+			close(fd[i]);
+			close(server[i]);
+		}
+		usleep(200000);
+	}
+	close(lfd);
 	stage_down();
 }
 
@@ -619,6 +680,7 @@ main(void)
 		cmocka_unit_test(urgent_data_does_not_hold_what_follows),
 		cmocka_unit_test(N25_no_byte_reaches_another_connection),
 		cmocka_unit_test(B032_an_idle_tunnel_costs_little_memory),
+		cmocka_unit_test(an_idle_watched_tunnel_holds_no_buffer),
 		cmocka_unit_test(a_client_that_says_nothing_is_refused_in_time),
 		cmocka_unit_test(a_name_without_a_resolver_is_told),
 		cmocka_unit_test(
