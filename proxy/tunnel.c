@@ -178,18 +178,29 @@ other_name(struct conn *c, const struct host *name, enum reason why)
 	return conn_refuse(c, why);
 }
 
+/* Where the first line ends, behind empty ones; the length of s: not there. */
+static size_t
+line_end(struct span s)
+{
+	size_t at = 0;
+
+	while (at < s.len && (s.data[at] == '\r' || s.data[at] == '\n'))
+		at++;
+	while (at < s.len && s.data[at] != '\n')
+		at++;
+	return at;
+}
+
 /* A whole first line without a version is no HTTP/1 request, whatever it
  * begins with: "SSH-2.0-OpenSSH_9.2p1 Debian-2" is a banner. */
 static bool
 line_has_no_version(struct span s)
 {
-	size_t at = 0, end;
+	size_t end = line_end(s);
 
-	while (at < s.len && (s.data[at] == '\r' || s.data[at] == '\n'))
-		at++;
-	for (end = at; end < s.len && s.data[end] != '\n'; end++)
-		if (s.len - end >= 6 &&
-		    strncasecmp((const char *)&s.data[end], " HTTP/", 6) == 0)
+	for (size_t at = 0; at < end; at++)
+		if (s.len - at >= 6 &&
+		    strncasecmp((const char *)&s.data[at], " HTTP/", 6) == 0)
 			return false;
 	return end < s.len;
 }
@@ -213,7 +224,12 @@ gate_request(struct conn *c, struct span s)
 	enum parse p = http_request_parse(s, &c->open->scanned,
 	    c->open->to.port, &rq, &why);
 
-	return p == PARSE_MORE ? STEP_WAIT : be_requests(c);
+	/* A head may be larger than what is held here: with its first line it
+	 * is one already. */
+	if (p == PARSE_MORE && s.len < HELLO_STREAM_MAX_BYTES &&
+	    line_end(s) == s.len)
+		return STEP_WAIT;
+	return be_requests(c);
 }
 
 /* Where the name is what lets it pass, by a rule of its own, that is a

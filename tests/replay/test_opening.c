@@ -27,7 +27,7 @@ static const uint8_t ask_tls[] = { 0, 0, 0, 8, 4, 0xd2, 0x16, 0x2f };
 
 static int db;
 static uint8_t hello[4096];
-static char got[16384];
+static char got[16384], whole[65536];
 
 static int
 up(void **state)
@@ -251,6 +251,45 @@ go_over_to_tls(int fd, int server, const char *name, int how)
 		trickle(fd, hello, n);
 }
 
+/* Of whatever size it may be: what is held at the gate is the least of it. */
+static void
+a_head_has_its_own_limits_on_an_opaque_flow(void **state)
+{
+	static const size_t limits[] = { 65536, 8192 };
+	static char field[30000];
+	struct proxy_limits l = stage_limits;
+	int fd, server, second;
+	bool reset;
+
+	for (size_t i = 0; i < 2; i++) {
+		down(state);
+		l.head_bytes = limits[i];
+		stage_up(policy, &l);
+		stage_pin("db.test", ORIGIN);
+		db = stage_listen(ORIGIN, 5432);
+		fd = opaque(&server);
+		memset(field, 'a', sizeof(field) - 1);
+		say(fd, "GET / HTTP/1.1\r\nHost: db.test:5432\r\nX: ");
+		usleep(20000);
+		say(fd, field);
+		say(fd, "\r\n\r\n");
+		if (i == 1) {
+			stage_read_all(fd, got, sizeof(got), &reset);
+			assert_memory_equal(got, "HTTP/1.1 431", 12);
+			is_cut(fd, server, REASON_HEAD_TOO_LARGE);
+			continue;
+		}
+		second = stage_accept(db);	/* dialled for itself, or */
+		stage_read_head(second >= 0 ? second : server, whole,
+		    sizeof(whole));
+		assert_non_null(strstr(whole, field));
+		close(fd);
+		close(server);
+		if (second >= 0)
+			close(second);
+	}
+}
+
 static void
 a_later_hello_of_another_name_is_cut(void **state)
 {
@@ -448,6 +487,7 @@ main(void)
 		T(a_first_line_with_a_version_is_a_request),
 		T(a_lone_byte_waits_until_it_can_be_told),
 		T(each_request_of_an_opaque_flow_is_judged),
+		T(a_head_has_its_own_limits_on_an_opaque_flow),
 		T(a_later_hello_of_another_name_is_cut),
 		T(a_hello_far_behind_is_cut),
 		T(what_begins_and_does_not_end_has_the_time_of_a_hello),
