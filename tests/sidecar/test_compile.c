@@ -423,10 +423,13 @@ make_dir(void **state)
 static int
 remove_dir(void **state)
 {
+	static const char *const names[] = { "c.yaml", "p.yaml", "q.yaml",
+	    "penstock.yaml", "list.txt" };
+
 	(void)state;
 	free(said);
-	unlinkat(dir_fd, "c.yaml", 0);
-	unlinkat(dir_fd, "p.yaml", 0);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unlinkat(dir_fd, names[i], 0);
 	close(dir_fd);
 	return rmdir(dir);
 }

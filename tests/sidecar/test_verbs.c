@@ -159,7 +159,7 @@ remove_files(void **state)
 	static const char *const names[] = { "p.yaml", "wide.yaml",
 	    "bad.yaml", "met.yaml", "unmet.yaml", "penstock.yaml",
 	    "env.yaml", "cells.yaml", "only.yaml", "records.jsonl",
-	    "git.yaml", "out",
+	    "git.yaml", "gw.yaml", "out",
 	    "err", "sock" };
 
 	(void)state;
