@@ -421,7 +421,7 @@ routes_compare(const struct rules_spec *r, char *why, size_t size)
 	int error = 0;
 
 	if (r->mode == MODE_GATEWAY)
-		error = rules_route_check(why, size);
+		error = rules_route_check(r, why, size);
 	if (error == 0 && r->mode == MODE_GATEWAY)
 		error = rules_route_forwarding(why, size);
 	return error;
@@ -555,7 +555,7 @@ rules_apply(const struct rules_spec *r, char *why, size_t size)
 	/* Closed first: the rules stand before anything is routed to us. */
 	error = nft_do(&n, text, why, size);
 	if (error == 0 && r->mode == MODE_GATEWAY)
-		error = rules_route_add(why, size);
+		error = rules_route_add(r, why, size);
 	if (error == 0)
 		error = compare_all(&n, r, why, size);
 	nft_close(&n);

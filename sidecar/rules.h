@@ -7,8 +7,9 @@
 /*
  * The kernel's part of the gate: one nftables table, "inet penstock", that
  * sends what the agent opens to the listeners and drops the rest; in gateway
- * mode also one routing rule and one local route for each family.  libnftables
- * is opened where it is used, so that no role maps it.
+ * mode also a routing rule for each of the agents' interfaces and one local route
+ * for each family.  libnftables is opened where it is used, so that no role
+ * maps it.
  */
 #define RULES_TABLE "penstock"
 #define RULES_UIDS_MAX 8u
@@ -78,10 +79,13 @@ MUST_USE int rules_watch_check(struct rules_watch *w,
 /* Take away all that any mode loads; nothing there is success. */
 MUST_USE int rules_remove(char *why, size_t size);
 
-/* rules_route.c: the gateway's routing rule and local route, v4 and v6.  A
- * kernel or namespace without IPv6 counts as done. */
-MUST_USE int rules_route_add(char *why, size_t size);
-MUST_USE int rules_route_check(char *why, size_t size);
+/* rules_route.c: the gateway's routing rules, one for each of the agents'
+ * interfaces, and its local route, v4 and v6.  A kernel or namespace without
+ * IPv6 counts as done.  Those of any interface are removed. */
+MUST_USE int rules_route_add(const struct rules_spec *r, char *why,
+    size_t size);
+MUST_USE int rules_route_check(const struct rules_spec *r, char *why,
+    size_t size);
 MUST_USE int rules_route_remove(char *why, size_t size);
 /* -EPROTO with a reason while the kernel forwards packets by itself. */
 MUST_USE int rules_route_forwarding(char *why, size_t size);

@@ -15,7 +15,10 @@
 /* What is asked of the kernel: one message, and what each answer means. */
 struct ask_route {
 	uint8_t family;
-	bool found;		/* a dump had it */
+	const struct rules_spec *spec;
+	bool rules[sizeof(((struct rules_spec *)0)->interfaces) /
+	    sizeof(((struct rules_spec *)0)->interfaces[0])];
+	bool route;		/* a dump had it */
 };
 
 #define LOOPBACK_INDEX 1	/* of lo, in every network namespace */
@@ -23,7 +26,7 @@ struct ask_route {
 static const uint8_t families[] = { AF_INET, AF_INET6 };
 
 static struct nlmsghdr *rule_message(char *buf, uint8_t family, uint16_t type,
-    uint16_t flags);
+    uint16_t flags, const char *interface);
 static struct nlmsghdr *route_message(char *buf, uint8_t family,
     uint16_t type, uint16_t flags);
 
@@ -42,8 +45,15 @@ is_absent(uint8_t family, int error)
 	    error == -EACCES || error == -EOPNOTSUPP || error == -EPERM);
 }
 
+/*
+ * Of what comes in there, or of any.  A rule for whatever has the mark would
+ * be met too when the kernel asks for the way back to a packet's source, which
+ * it does with the mark where src_valid_mark is set: all that is captured
+ * would then be a martian.
+ */
 static struct nlmsghdr *
-rule_message(char *buf, uint8_t family, uint16_t type, uint16_t flags)
+rule_message(char *buf, uint8_t family, uint16_t type, uint16_t flags,
+    const char *interface)
 {
 	struct nlmsghdr *h = mnl_nlmsg_put_header(buf);
 	struct fib_rule_hdr *f;
@@ -57,6 +67,8 @@ rule_message(char *buf, uint8_t family, uint16_t type, uint16_t flags)
 	mnl_attr_put_u32(h, FRA_FWMARK, RULES_MARK);
 	mnl_attr_put_u32(h, FRA_FWMASK, RULES_MARK);
 	mnl_attr_put_u32(h, FRA_TABLE, RULES_ROUTE_TABLE);
+	if (interface != NULL)
+		mnl_attr_put_strz(h, FRA_IIFNAME, interface);
 	return h;
 }
 
@@ -79,8 +91,24 @@ route_message(char *buf, uint8_t family, uint16_t type, uint16_t flags)
 	return h;
 }
 
+static int
+rules_add(const struct rules_spec *r, uint8_t family)
+{
+	char buf[1024];
+	int error = 0;
+
+	for (size_t i = 0; i < r->n_interfaces && error == 0; i++) {
+		error = rtnl_talk(rule_message(buf, family, RTM_NEWRULE,
+		    NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, r->interfaces[i]),
+		    NULL, NULL);
+		if (error == -EEXIST)
+			error = 0;
+	}
+	return error;
+}
+
 int
-rules_route_add(char *why, size_t size)
+rules_route_add(const struct rules_spec *r, char *why, size_t size)
 {
 	char buf[1024];
 	int error;
@@ -88,9 +116,8 @@ rules_route_add(char *why, size_t size)
 	for (size_t i = 0; i < sizeof(families); i++) {
 		uint8_t f = families[i];
 
-		error = rtnl_talk(rule_message(buf, f, RTM_NEWRULE,
-		    NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL), NULL, NULL);
-		if (error == 0 || error == -EEXIST)
+		error = rules_add(r, f);
+		if (error == 0)
 			error = rtnl_talk(route_message(buf, f, RTM_NEWROUTE,
 			    NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE), NULL,
 			    NULL);
@@ -112,10 +139,10 @@ rules_route_remove(char *why, size_t size)
 	for (size_t i = 0; i < sizeof(families); i++) {
 		uint8_t f = families[i];
 
-		/* As often as it was added by hand. */
+		/* Of each interface, and as often as by hand. */
 		do
 			error = rtnl_talk(rule_message(buf, f, RTM_DELRULE,
-			    NLM_F_ACK), NULL, NULL);
+			    NLM_F_ACK, NULL), NULL, NULL);
 		while (error == 0);
 		if (error == -ENOENT || error == -ESRCH)
 			error = rtnl_talk(route_message(buf, f, RTM_DELROUTE,
@@ -157,6 +184,29 @@ attribute(const struct nlmsghdr *h, unsigned offset, uint16_t type)
 }
 
 static int
+on_interface(const struct nlattr *a, void *arg)
+{
+	const char **name = arg;
+
+	if (mnl_attr_get_type(a) == FRA_IIFNAME &&
+	    mnl_attr_validate(a, MNL_TYPE_NUL_STRING) == 0)
+		*name = mnl_attr_get_str(a);
+	return MNL_CB_OK;
+}
+
+static void
+found_rule(struct ask_route *q, const struct nlmsghdr *h, unsigned offset)
+{
+	const char *name = "";
+
+	if (mnl_attr_parse(h, offset, on_interface, &name) < 0)
+		return;
+	for (size_t i = 0; i < q->spec->n_interfaces; i++)
+		if (strcmp(name, q->spec->interfaces[i]) == 0)
+			q->rules[i] = true;
+}
+
+static int
 on_rule(const struct nlmsghdr *h, void *arg)
 {
 	struct ask_route *q = arg;
@@ -170,7 +220,7 @@ on_rule(const struct nlmsghdr *h, void *arg)
 	    attribute(h, at, FRA_FWMARK) == RULES_MARK &&
 	    attribute(h, at, FRA_FWMASK) == RULES_MARK &&
 	    attribute(h, at, FRA_TABLE) == RULES_ROUTE_TABLE)
-		q->found = true;
+		found_rule(q, h, at);
 	return MNL_CB_OK;
 }
 
@@ -185,7 +235,7 @@ on_route(const struct nlmsghdr *h, void *arg)
 	    m->rtm_dst_len == 0 &&
 	    attribute(h, at, RTA_TABLE) == RULES_ROUTE_TABLE &&
 	    attribute(h, at, RTA_OIF) == LOOPBACK_INDEX)
-		q->found = true;
+		q->route = true;
 	return MNL_CB_OK;
 }
 
@@ -208,29 +258,43 @@ family_is_off(uint8_t family)
 	return c == '1';
 }
 
-int
-rules_route_check(char *why, size_t size)
+/* What of it is not there; NULL: nothing. */
+static const char *
+missing(const struct ask_route *q, const char **interface)
 {
+	*interface = "";
+	for (size_t i = 0; i < q->spec->n_interfaces; i++) {
+		if (q->rules[i])
+			continue;
+		*interface = q->spec->interfaces[i];
+		return "routing rule from ";
+	}
+	return q->route ? NULL : "local route";
+}
+
+int
+rules_route_check(const struct rules_spec *r, char *why, size_t size)
+{
+	const char *what, *from;
 	char buf[1024];
+	int error;
 
 	for (size_t i = 0; i < sizeof(families); i++) {
-		struct ask_route rule = { .family = families[i] };
-		struct ask_route route = { .family = families[i] };
-		int error;
+		struct ask_route q = { .family = families[i], .spec = r };
 
 		if (family_is_off(families[i]))
 			continue;
 		error = rtnl_talk(rule_message(buf, families[i], RTM_GETRULE,
-		    NLM_F_DUMP), on_rule, &rule);
+		    NLM_F_DUMP, NULL), on_rule, &q);
 		if (error == 0)
 			error = rtnl_talk(route_message(buf, families[i],
-			    RTM_GETROUTE, NLM_F_DUMP), on_route, &route);
-		if (error == 0 && rule.found && route.found)
+			    RTM_GETROUTE, NLM_F_DUMP), on_route, &q);
+		what = missing(&q, &from);
+		if (error == 0 && what == NULL)
 			continue;
-		snprintf(why, size, "the %s %s to the listener %s",
-		    family_word(families[i]),
-		    rule.found ? "local route" : "routing rule",
-		    error != 0 ? strerror(-error) : "is missing");
+		snprintf(why, size, "the %s %s%s to the listener %s",
+		    family_word(families[i]), what != NULL ? what : "route",
+		    from, error != 0 ? strerror(-error) : "is missing");
 		return error != 0 ? error : -EBADMSG;
 	}
 	return 0;

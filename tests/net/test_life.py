@@ -644,6 +644,33 @@ def test_n31_rules_that_are_lost_fail_readiness_until_they_are_back(fresh):
              "the record")
 
 
+@pytest.mark.parametrize("when", ["running", "before"])
+def test_b053_no_setting_of_the_way_back_drops_what_is_captured(fresh, when):
+    """Another tunnel's program sets src_valid_mark, a distribution
+    rp_filter: what agents send is a martian to neither."""
+    lab = fresh
+    keys = ["net.ipv4.conf.%s.%s" % (i, k) for k in
+            ("src_valid_mark", "rp_filter") for i in
+            ("all", "lo", "ag0" if lab.mode == "gateway" else "eth0")]
+
+    def settle(*values):
+        r = lab.run(lab.space, "sysctl", "-qw", *(
+            "%s=%d" % (k, v) for k, v in zip(keys, values)))
+        assert r.status == 0, r
+    ask = ("getent", "hosts", "allowed.test")
+    try:
+        for mark in (1, 0):
+            for reverse in (1, 2, 0):
+                settle(*[mark] * 3, *[reverse] * 3)
+                if when == "before" and mark == 1:
+                    lab.up(lab.mode)
+                assert reached(fetch(lab)), (mark, reverse)
+                assert lab.agent(*ask).status == 0, (mark, reverse)
+                assert not reached(fetch(lab, "evil.test"))
+    finally:
+        settle(*[0] * 6)
+
+
 NEIGHBOUR = """table inet neighbour {
 	chain out {
 		type filter hook output priority -300; policy accept;

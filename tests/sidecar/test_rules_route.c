@@ -16,6 +16,9 @@
 #include <cmocka.h>
 
 static char why[RULES_WHY_BYTES];
+/* Neither is there: a rule waits for its interface. */
+static struct rules_spec spec = { .interfaces = { "ag0", "ag1" },
+    .n_interfaces = 2 };
 
 /* A network with its loopback up. */
 static void
@@ -73,18 +76,45 @@ what_was_added_is_found_until_it_is_removed(void **state)
 {
 	(void)state;
 	own_network();
-	assert_int_equal(rules_route_check(why, sizeof(why)), -EBADMSG);
-	assert_string_equal(why, "the IPv4 routing rule to the listener is "
-	    "missing");
+	assert_int_equal(rules_route_check(&spec, why,
+	    sizeof(why)), -EBADMSG);
+	assert_string_equal(why, "the IPv4 routing rule from ag0 to the "
+	    "listener is missing");
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(rules_route_add(why, sizeof(why)), 0);
-		assert_int_equal(rules_route_check(why, sizeof(why)), 0);
+		assert_int_equal(rules_route_add(&spec, why,
+	    sizeof(why)), 0);
+		assert_int_equal(rules_route_check(&spec, why,
+	    sizeof(why)), 0);
 	}
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(rules_route_remove(why, sizeof(why)), 0);
-		assert_int_equal(rules_route_check(why, sizeof(why)),
+		assert_int_equal(rules_route_check(&spec, why,
+	    sizeof(why)),
 		    -EBADMSG);
 	}
+}
+
+/* Each interface has a rule, and what stands for another is not taken for
+ * it. */
+static void
+a_rule_that_is_missing_is_told_with_its_interface(void **state)
+{
+	struct rules_spec one = spec;
+
+	(void)state;
+	own_network();
+	one.n_interfaces = 1;
+	assert_int_equal(rules_route_add(&one, why, sizeof(why)), 0);
+	assert_int_equal(rules_route_check(&one, why, sizeof(why)), 0);
+	assert_int_equal(rules_route_check(&spec, why, sizeof(why)),
+	    -EBADMSG);
+	assert_string_equal(why, "the IPv4 routing rule from ag1 to the "
+	    "listener is missing");
+	assert_int_equal(rules_route_add(&spec, why, sizeof(why)), 0);
+	assert_int_equal(rules_route_check(&spec, why, sizeof(why)), 0);
+	assert_int_equal(rules_route_remove(why, sizeof(why)), 0);
+	assert_int_equal(rules_route_check(&one, why, sizeof(why)),
+	    -EBADMSG);
 }
 
 static void
@@ -92,13 +122,17 @@ a_rule_without_its_route_is_missing_the_route(void **state)
 {
 	(void)state;
 	own_network();
-	assert_int_equal(rules_route_add(why, sizeof(why)), 0);
+	assert_int_equal(rules_route_add(&spec, why,
+	    sizeof(why)), 0);
 	delete_routes(AF_INET);
-	assert_int_equal(rules_route_check(why, sizeof(why)), -EBADMSG);
+	assert_int_equal(rules_route_check(&spec, why,
+	    sizeof(why)), -EBADMSG);
 	assert_string_equal(why, "the IPv4 local route to the listener is "
 	    "missing");
-	assert_int_equal(rules_route_add(why, sizeof(why)), 0);
-	assert_int_equal(rules_route_check(why, sizeof(why)), 0);
+	assert_int_equal(rules_route_add(&spec, why,
+	    sizeof(why)), 0);
+	assert_int_equal(rules_route_check(&spec, why,
+	    sizeof(why)), 0);
 }
 
 static void
@@ -109,13 +143,16 @@ ipv6_is_looked_at_while_loopback_has_it(void **state)
 	(void)state;
 	own_network();
 	put_setting(off, "0");
-	assert_int_equal(rules_route_add(why, sizeof(why)), 0);
+	assert_int_equal(rules_route_add(&spec, why,
+	    sizeof(why)), 0);
 	delete_routes(AF_INET6);
-	assert_int_equal(rules_route_check(why, sizeof(why)), -EBADMSG);
+	assert_int_equal(rules_route_check(&spec, why,
+	    sizeof(why)), -EBADMSG);
 	assert_string_equal(why, "the IPv6 local route to the listener is "
 	    "missing");
 	put_setting(off, "1");
-	assert_int_equal(rules_route_check(why, sizeof(why)), 0);
+	assert_int_equal(rules_route_check(&spec, why,
+	    sizeof(why)), 0);
 }
 
 static void
@@ -143,6 +180,8 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_added_is_found_until_it_is_removed),
+		cmocka_unit_test(
+		    a_rule_that_is_missing_is_told_with_its_interface),
 		cmocka_unit_test(
 		    a_rule_without_its_route_is_missing_the_route),
 		cmocka_unit_test(ipv6_is_looked_at_while_loopback_has_it),
