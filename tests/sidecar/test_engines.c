@@ -4,6 +4,7 @@
 #include "tests/sidecar/daemon.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 
 #include "sidecar/role.h"
@@ -149,11 +150,118 @@ fewer_connections_are_a_warning_only_if_more_were_asked_for(void **state)
 	start_descriptors = 0;
 }
 
+/* ---- places ---- */
+
+/* This process into the daemon's network. */
+static void
+enter_network(void)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)daemon_pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(setns(fd, CLONE_NEWNET), 0);
+	close(fd);
+}
+
+/* A client that says nothing: its connection, or -1 where it is refused. */
+static int
+hold(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+	    .sin_port = htons(15080),
+	    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const struct timeval wait = { .tv_usec = 300000 };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char got[2048] = "";
+
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait,
+	    sizeof(wait)), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	if (recv(fd, got, sizeof(got) - 1, 0) < 0) {
+		assert_int_equal(errno, EAGAIN);
+		return fd;
+	}
+	if (strncmp(got, "HTTP/1.1 503", 12) != 0 ||
+	    strstr(got, "limit_client") == NULL)
+		fail_msg("\"%s\"", got);
+	close(fd);
+	return -1;
+}
+
+/* While the other one stands still. */
+static int
+hold_at(pid_t other)
+{
+	int fd;
+
+	kill(other, SIGSTOP);
+	fd = hold();
+	kill(other, SIGCONT);
+	return fd;
+}
+
+/* Each counts what the others hold, and what one held that died is free. */
+static void
+a_client_has_its_places_over_all_engines(void **state)
+{
+	pid_t engine[2];
+	char got[1];
+	int fd[4];
+
+	(void)state;
+	put("penstock.yaml", TWO "limits: {per_client: 4, hello_timeout: 60s}\n");
+	start_ready(0);
+	enter_network();
+	for (int i = 0; i < 2; i++) {
+		engine[i] = role_pid("engine", i);
+		assert_true(engine[i] > 0);
+	}
+	for (int i = 0; i < 4; i++) {
+		fd[i] = hold_at(engine[i % 2]);
+		assert_true(fd[i] >= 0);
+	}
+	/* two each: neither has more for this client */
+	assert_int_equal(hold_at(engine[0]), -1);
+	assert_int_equal(hold_at(engine[1]), -1);
+	assert_int_equal(hold(), -1);
+	close(fd[0]);
+	pause_ms(100);
+	fd[0] = hold_at(engine[1]);	/* the other's, who has three now */
+	assert_true(fd[0] >= 0);
+	assert_int_equal(hold(), -1);
+	/* that one dies with three; what the other has counts on */
+	kill(engine[0], SIGKILL);
+	expect_log("role ended role=engine index=");
+	for (int i = 0; i < 4; i++) {
+		if (i == 2)
+			continue;
+		errno = 0;
+		assert_true(recv(fd[i], got, 1, 0) <= 0 && errno != EAGAIN);
+		close(fd[i]);
+	}
+	for (int i = 0; i < 4; i++) {
+		if (i == 2)
+			continue;
+		fd[i] = hold();
+		assert_true(fd[i] >= 0);
+	}
+	assert_int_equal(hold(), -1);
+	assert_int_equal(recv(fd[2], got, 1, MSG_DONTWAIT), -1);
+	assert_int_equal(errno, EAGAIN);
+	for (int i = 0; i < 4; i++)
+		close(fd[i]);
+	assert_int_equal(stop(), 0);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH(each_has_numbers_of_its_own_in_each_of_its_lives),
+		EACH(a_client_has_its_places_over_all_engines),
 		EACH(fewer_connections_are_a_warning_only_if_more_were_asked_for),
 	};
 
