@@ -36,8 +36,8 @@ struct compile {
 	uint8_t digest[POLICY_DIGEST_BYTES];
 	struct own own;
 	int own_err;			/* 0, or why the host's are not known */
-	bool missing;			/* a policy file that could not be read
-					 * at all */
+	bool missing;			/* something could not be read at all,
+					 * or the configuration is wrong */
 	const struct charter **charters;	/* of all cells, in a row */
 };
 
@@ -111,12 +111,16 @@ compile_run(struct compile *c, uint64_t generation, int64_t now_s,
 		rc = load_charters(c, ps);
 	if (rc != 0)
 		return rc;
-	/* From here on all is told that is wrong with them. */
-	need_mode(c, ps);
+	/* From here on all is told that is wrong with them; where the mode is
+	 * none, or there is no cell, nothing of what depends on it. */
+	if (!c->config->wrong || c->config->mode_known)
+		need_mode(c, ps);
 	need_resolvers(c, ps);
 	make_digest(c);
-	need_own(c, ps);
-	need_outside(c, ps);
+	if (!c->config->wrong) {
+		need_own(c, ps);
+		need_outside(c, ps);
+	}
 	rc = build(c, generation, now_s, ps);
 	if (rc == 0 && (c->missing || problem_count(ps, PROBLEM_ERROR) > 0))
 		rc = -EINVAL;
@@ -290,6 +294,8 @@ load_config(struct compile *c, struct problems *ps)
 	}
 	c->config = config_load(s->name, span_of(s->bytes, s->len), &c->env,
 	    ps);
+	/* what it names is looked at all the same */
+	c->missing |= c->config == NULL || c->config->wrong;
 	return c->config == NULL ? -EINVAL : 0;
 }
 
@@ -525,7 +531,7 @@ charter_of(struct compile *c, const struct config_cell *cell, size_t k)
 	return s != NULL ? s->charter[k == 0] : NULL;
 }
 
-/* False when a file of the cell could not be read at all. */
+/* False when a file of the cell could not be read at all, or it has none. */
 static bool
 cell_source(struct compile *c, const struct config_cell *from,
     const struct charter **charters, struct policy_cell_source *to)
@@ -539,6 +545,13 @@ cell_source(struct compile *c, const struct config_cell *from,
 	to->at = from->at;
 	to->charters = charters;
 	to->n_charters = n;
+	if (c->config->wrong) {
+		/* its ids may be none, or the same, and that was told */
+		snprintf(to->id, sizeof(to->id), "%zu",
+		    (size_t)(from - c->config->cells));
+		if (n == 0)
+			return false;
+	}
 	for (size_t k = 0; k < n; k++) {
 		charters[k] = charter_of(c, from, k);
 		if (charters[k] == NULL)

@@ -55,7 +55,8 @@ config_load(const char *file, struct span text, const struct config_env *env,
 	if (r.c != NULL) {
 		r.s = &r.c->settings;
 		r.root = yaml_root(y);
-		if (read_root(&r)) {
+		r.c->wrong = !read_root(&r);
+		if (!r.c->wrong) {
 			r.s->accept_shared_segment |=
 			    env->accept_shared_segment;
 			read_env(&r, env);
@@ -66,9 +67,9 @@ config_load(const char *file, struct span text, const struct config_env *env,
 		    NULL, "no memory");
 	}
 	yaml_close(y);
-	if (problem_count(ps, PROBLEM_ERROR) > 0) {
-		config_free(r.c);
-		return NULL;
+	if (r.c != NULL) {
+		r.c->wrong |= problem_count(ps, PROBLEM_ERROR) > 0;
+		r.c->mode_known = r.mode_known;
 	}
 	return r.c;
 }
@@ -584,6 +585,23 @@ static void check_captured(struct read *r);
 static void check_inside(struct read *r);
 
 static void
+check_mode(struct read *r)
+{
+	struct place top = { r->file, 0, 0 };
+
+	if (r->s->mode == MODE_GATEWAY && r->s->n_interfaces == 0 &&
+	    says_nothing(r, "interfaces"))
+		problem_add(r->ps, PROBLEM_ERROR, top,
+		    "write interfaces: [NAME]",
+		    "mode gateway needs the agents' interfaces");
+	if (r->mode_known && r->s->mode != MODE_GATEWAY &&
+	    r->s->n_interfaces > 0)
+		problem_add(r->ps, PROBLEM_ERROR,
+		    yaml_get(r->root, "interfaces")->key->at, "remove it",
+		    "interfaces: is of mode gateway only");
+}
+
+static void
 check_whole(struct read *r)
 {
 	struct place top = { r->file, 0, 0 };
@@ -596,16 +614,7 @@ check_whole(struct read *r)
 		problem_add(r->ps, PROBLEM_ERROR, top,
 		    "leave listeners: out for the mode's own",
 		    "there is no listener");
-	if (r->s->mode == MODE_GATEWAY && r->s->n_interfaces == 0 &&
-	    says_nothing(r, "interfaces"))
-		problem_add(r->ps, PROBLEM_ERROR, top,
-		    "write interfaces: [NAME]",
-		    "mode gateway needs the agents' interfaces");
-	if (r->mode_known && r->s->mode != MODE_GATEWAY &&
-	    r->s->n_interfaces > 0)
-		problem_add(r->ps, PROBLEM_ERROR,
-		    yaml_get(r->root, "interfaces")->key->at, "remove it",
-		    "interfaces: is of mode gateway only");
+	check_mode(r);
 	for (size_t i = 0; i < r->c->n_cells; i++)
 		check_cell(r, &r->c->cells[i], i);
 	if (r->s->mode == MODE_GATEWAY && !r->s->accept_shared_segment)

@@ -55,12 +55,17 @@ struct config {
 	struct config_cell *cells;
 	size_t n_cells;
 	uint32_t used_env;	/* set of CONFIG_USED_* */
+	bool wrong;		/* there was an error: good for nothing but
+				 * to look at what else is wrong */
+	bool mode_known;	/* when wrong: the mode was none of these */
 	char *egress_policy;	/* RUNEWARD_EGRESS_POLICY as a policy file's
 				 * text, for the only cell; or NULL */
 };
 
 /*
- * Read the text.  All problems go to `ps`; NULL when one of them is an error.
+ * Read the text.  All problems go to `ps`.  What could be read is returned
+ * also when one of them is an error (wrong), so that the policies that it
+ * names can be looked at; NULL, with an error, when that is nothing.
  * `file` is borrowed for the life of the configuration.
  */
 MUST_USE struct config *config_load(const char *file, struct span text,

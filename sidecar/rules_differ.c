@@ -6,7 +6,7 @@
 
 #include "sidecar/rules.h"
 
-#define TEXT_BYTES 160u		/* of a rule in a message; longer ones are cut */
+#define TEXT_BYTES 160u		/* of a rule; longer ones are cut */
 #define MADE_BY "penstock "	/* how the comments of ours begin */
 
 /* One thing of a listing. */

@@ -184,6 +184,10 @@ verb_config(const char *path, struct config **out)
 		    err == -ENOENT ? "; name the configuration with -c" : "");
 	else
 		*out = config_load(path, span_of(text, len), &env, ps);
+	if (*out != NULL && (*out)->wrong) {
+		config_free(*out);
+		*out = NULL;
+	}
 	if (err == 0 && *out == NULL)
 		problem_print(ps, stderr);
 	problem_free(ps);

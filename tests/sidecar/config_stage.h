@@ -41,8 +41,9 @@ refused(const char *text, const struct config_env *env, const char *words)
 {
 	struct config *c = load_env(text, env);
 
-	if (c != NULL)
+	if (c != NULL && !c->wrong)
 		fail_msg("accepted: %s", text);
+	config_free(c);
 	if (strstr(said, words) == NULL)
 		fail_msg("no \"%s\" in: %s", words, said);
 }
@@ -52,7 +53,7 @@ accepted(const char *text, const struct config_env *env)
 {
 	struct config *c = load_env(text, env);
 
-	if (c == NULL)
+	if (c == NULL || c->wrong)
 		fail_msg("refused: %s", said);
 	return c;
 }

@@ -302,6 +302,47 @@ errors_of_all_files_are_told_at_once(void **state)
 	assert_int_equal(unlinkat(dir_fd, "more.yaml", 0), 0);
 }
 
+/* What a wrong penstock.yaml names is looked at, and nothing comes of it. */
+static void
+a_wrong_configuration_hides_no_error_of_a_policy(void **state)
+{
+	static const struct { const char *config; bool looked; } t[] = {
+		{ "version: 1\nmode: shared\nbogus: 1\n"
+		    "cells: [{id: a, policy: [base.yaml]}]\n", true },
+		{ "version: 1\nmode: sharde\n"
+		    "cells: [{id: a, policy: [base.yaml]}]\n", true },
+		{ "version: 1\nmode: shared\n"
+		    "cells: [{id: \"a b\", policy: [base.yaml]}]\n", true },
+		{ "version: 1\nmode: cooperative\nlisteners: [{name: l, kind: "
+		    "explicit, address: \"127.0.0.1:1\"}]\ncells: [{id: a, "
+		    "policy: [base.yaml], from: {listener: l}}, {id: a, "
+		    "policy: [base.yaml], from: {cidr: 10.0.0.0/8}}]\n", true },
+		{ "version: 1\nmode: shared\ncells: [{id: a, policy: "
+		    "[/base.yaml]}]\n", false },
+		{ "version: 1\nmode: shared\n", false },
+		{ "5\n", false },
+	};
+
+	(void)state;
+	put("base.yaml", "network:\n  resolvers: [198.18.0.53]\n  rule:\n"
+	    "    - {verdict: allow, hostname: a.example}\n"
+	    "    - {verdict: allow, hostname: a.example, ports: [80]}\n");
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		size_t errors = 0;
+
+		put("penstock.yaml", t[i].config);
+		compile_free(run("penstock.yaml", -EINVAL));
+		for (const char *at = said; (at = strstr(at, ": error: ")) !=
+		    NULL; at++)
+			errors++;
+		if ((strstr(said, "base.yaml:5:7: error: allow a.example can "
+		    "never match") != NULL) != t[i].looked ||
+		    errors != 1u + t[i].looked)
+			fail_msg("of %s: %s", t[i].config, said);
+	}
+	assert_int_equal(unlinkat(dir_fd, "base.yaml", 0), 0);
+}
+
 static void
 a_configuration_without_a_resolver_is_refused(void **state)
 {
@@ -551,6 +592,8 @@ main(void)
 		cmocka_unit_test(nothing_outside_the_directory_is_read),
 		cmocka_unit_test(a_link_beneath_the_directory_is_followed),
 		cmocka_unit_test(errors_of_all_files_are_told_at_once),
+		cmocka_unit_test(
+		    a_wrong_configuration_hides_no_error_of_a_policy),
 		cmocka_unit_test(
 		    a_configuration_without_a_resolver_is_refused),
 		cmocka_unit_test(
