@@ -74,7 +74,9 @@ buf_fit(struct buf *b)
 		return;		/* it is there, if too large */
 	memcpy(data, b->data + b->at, left);
 	free(b->data);
-	*b = (struct buf){ data, 0, (uint32_t)left, (uint32_t)left };
+	b->data = data;
+	b->at = 0;
+	b->len = b->cap = (uint32_t)left;
 }
 
 ssize_t
