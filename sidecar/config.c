@@ -583,6 +583,7 @@ static void check_interfaces(struct read *r);
 static void check_addresses(struct read *r);
 static void check_captured(struct read *r);
 static void check_inside(struct read *r);
+static void check_gateway(struct read *r);
 
 static void
 check_mode(struct read *r)
@@ -617,13 +618,21 @@ check_whole(struct read *r)
 	check_mode(r);
 	for (size_t i = 0; i < r->c->n_cells; i++)
 		check_cell(r, &r->c->cells[i], i);
-	if (r->s->mode == MODE_GATEWAY && !r->s->accept_shared_segment)
-		check_segment(r);
+	if (r->s->mode == MODE_GATEWAY)
+		check_gateway(r);
 	check_interfaces(r);
 	if (r->mode_known)
 		check_addresses(r);
 	check_captured(r);
-	if (r->s->mode == MODE_GATEWAY)
+}
+
+static void
+check_gateway(struct read *r)
+{
+	if (!r->s->accept_shared_segment)
+		check_segment(r);
+	/* without any, that is what is wrong */
+	if (r->s->n_interfaces > 0)
 		check_inside(r);
 }
 

@@ -236,6 +236,80 @@ def test_an_interface_that_is_not_there_is_told(lab):
         lab.down()
 
 
+OTHER = "198.18.4.1"            # the gateway for a second agent
+
+
+@pytest.fixture(scope="module")
+def two_agents(lab):
+    """Each behind an interface and of a cell of its own."""
+    lab.unguarded("gateway")
+    lab.forward(False)
+    lab._space("agent2")
+    lab._wire("gateway", "ag1", "agent2", "eth0", "198.18.4", "fd42:4")
+    lab._default("agent2", OTHER, "fd42:4::1")
+    yield lab
+    lab.down()
+    lab.ip("gateway", "link", "del", "ag1")
+
+
+def two_cells(lab, **how):
+    lab.config("gateway", cells=AG0 + [
+        "  - id: second", "    policy: [second.yaml]",
+        "    from: {interface: ag1}"], **how)
+    with open(lab.conf) as f:
+        text = f.read()
+    with open(lab.conf, "w") as f:
+        f.write(text.replace("[ag0]", "[ag0, ag1]"))
+    with open(os.path.join(os.path.dirname(lab.conf), "second.yaml"),
+              "w") as f:
+        f.write(POLICY.replace("hostname: allowed.test",
+                               "hostname: evil.test"))
+    assert lab.verb("rules", "apply", "-c", lab.conf).status == 0
+    lab.serve()
+
+
+def test_each_cell_has_the_listener_and_stays_itself(two_agents):
+    """At whichever of the gateway's addresses: the interface tells."""
+    lab = two_agents
+    two_cells(lab)
+    try:
+        for space, cell, own, name, other in (
+                ("agent", "agent-1", INNER, "allowed.test", "evil.test"),
+                ("agent2", "second", OTHER, "evil.test", "allowed.test")):
+            env = variables(lab, "--cell", cell)
+            assert env["http_proxy"] == "http://%s:15080" % own
+            for address in (INNER, OTHER, OUTER):
+                r = ask(lab, address, space=space,
+                        url="http://%s/" % name)
+                assert reached(r), r
+                d = lab.records(kind="decision", via="http")[-1]
+                assert (d["cell"], d["name"]) == (cell, name), d
+                r = watched(lab, address, space=space,
+                            url="http://%s/" % other)
+                assert not r.arrived and "no_rule" in r.out, r
+    finally:
+        lab.down()
+
+
+def test_of_given_addresses_each_cell_has_its_own(two_agents):
+    lab = two_agents
+    two_cells(lab, explicit=[at(INNER, 3128), at(OTHER, 3129)])
+    try:
+        for space, cell, own, far in (
+                ("agent", "agent-1", (INNER, 3128), (OTHER, 3129)),
+                ("agent2", "second", (OTHER, 3129), (INNER, 3128))):
+            env = variables(lab, "--cell", cell)
+            assert env["http_proxy"] == "http://" + at(*own)
+            r = ask(lab, own[0], port=own[1], space=space,
+                    url="http://git.test/")
+            assert reached(r), r
+            r = watched(lab, far[0], port=far[1], space=space,
+                        url="http://git.test/")
+            assert r.status == 7 and r.seconds < 2 and not r.arrived, r
+    finally:
+        lab.down()
+
+
 # ---- addresses that the operator gave ----
 
 def test_a_given_address_is_answered_by_its_own_interface(lab):
