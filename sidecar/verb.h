@@ -15,8 +15,6 @@
 #define EXIT_OPEN_END 3		/* something is left open */
 #define EXIT_DENY 10		/* explain: deny; diff: wider */
 #define EXIT_NARROWER 12	/* diff */
-#define EXIT_LEAKED 20
-#define EXIT_NOT_PROVEN 21
 #define EXIT_USAGE 2
 #define EXIT_UNAVAILABLE 69	/* what is asked is not there */
 #define EXIT_PRIVILEGE 77	/* a privilege is missing */
