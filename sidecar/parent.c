@@ -414,7 +414,7 @@ check_rules(struct parent *p)
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
 	log_line(LOG_ERROR_, "mode %s is not enforced: the rules are not in "
-	    "place; run \"penstock rules apply\", or say --rules external "
+	    "place; run penstock rules apply, or say --rules external "
 	    "when somebody else holds them", settings_mode_word(m));
 	return -EPERM;
 }

@@ -116,7 +116,7 @@ say_rules(struct parent *p)
 		return;
 	}
 	log_line(LOG_ERROR_, "RULES LOST, mode %s is not enforced: %s; once it "
-	    "is clear who did it, \"penstock rules apply\" loads them again",
+	    "is clear who did it, penstock rules apply loads them again",
 	    settings_mode_word(p->settings.mode), why);
 	told_note(p, RECORD_RULES, "lost: %s", why);
 }

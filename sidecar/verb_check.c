@@ -52,8 +52,9 @@ verb_check(int argc, char **argv)
 	    i++)
 		cell_print(s, i);
 	if (err == 0 && !quiet)
-		printf("%s: good: %zu warnings\n", file,
-		    problem_count(ps, PROBLEM_WARNING));
+		printf("%s: good: %zu warning%s\n", file,
+		    problem_count(ps, PROBLEM_WARNING),
+		    problem_count(ps, PROBLEM_WARNING) == 1 ? "" : "s");
 	problem_free(ps);
 	source_free(s);
 	return err == 0 ? 0 : err == -EINVAL ? EXIT_CONFIG : EXIT_FAILURE;

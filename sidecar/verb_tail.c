@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "policy/qtype.h"
 #include "sidecar/config.h"
 
 /* Follow the record file: a line for a person, or the record as it is. */
@@ -82,13 +83,46 @@ print_plain(const char *s)
 		putchar(*s >= 0x20 && *s < 0x7f ? *s : '.');
 }
 
-/* The address, or the port where there is none. */
+/* The type of a question, by its name where it has one here. */
+static void
+print_type(json_int_t type)
+{
+	char word[QTYPE_TEXT_BYTES];
+
+	qtype_text(qtype_bit((uint16_t)type), word);
+	if (type == 1 || type == 28)
+		printf(" %s", type == 1 ? "A" : "AAAA");
+	else if (type == 64 || type == 65)
+		printf(" %s", type == 64 ? "SVCB" : "HTTPS");
+	else if (word[0] != '\0')
+		printf(" %s", word);
+	else
+		printf(" TYPE%lld", (long long)type);
+}
+
+/* A key that not every record has. */
+static void
+print_key(const json_t *o, const char *before, const char *key,
+    const char *after)
+{
+	if (json_object_get(o, key) == NULL)
+		return;
+	fputs(before, stdout);
+	print_plain(text(o, key));
+	fputs(after, stdout);
+}
+
+/* The address, or the port where there is none; of a question its type. */
 static void
 print_where(const json_t *o)
 {
 	const json_int_t port = json_integer_value(json_object_get(o, "port"));
 	const char *at = text(o, "dialled");
 
+	if (json_object_get(o, "qtype") != NULL) {
+		print_type(json_integer_value(json_object_get(o, "qtype")));
+		return;
+	}
 	if (strcmp(at, "-") == 0)
 		at = text(o, "candidate");
 	if (strcmp(at, "-") == 0)
@@ -113,7 +147,7 @@ print_count(const json_t *o)
 static void
 print_words(const json_t *o)
 {
-	printf("%.19s %-8s ", text(o, "time"), text(o, "kind"));
+	printf("%.19sZ %-8s ", text(o, "time"), text(o, "kind"));
 	print_plain(text(o, "detail"));
 	print_count(o);
 	putchar('\n');
@@ -128,19 +162,21 @@ print_line(const json_t *o)
 		print_words(o);
 		return;
 	}
-	printf("%.19s %-8s %-5s %-16s ", text(o, "time"), text(o, "kind"),
+	printf("%.19sZ %-8s %-5s %-16s ", text(o, "time"), text(o, "kind"),
 	    text(o, "verdict"), text(o, "reason"));
 	print_plain(name);
 	print_where(o);
 	printf(" cell=");
 	print_plain(text(o, "cell"));
+	print_key(o, " client=", "client", "");
 	printf(" rule=");
 	print_plain(text(o, "rule"));
-	if (json_object_get(o, "other_name") != NULL) {
-		printf(" other_name=");
-		print_plain(text(o, "other_name"));
-	}
+	if (is_refusal(o))
+		print_key(o, " at=", "rule_at", "");
+	print_key(o, " other_name=", "other_name", "");
 	print_count(o);
+	if (is_refusal(o))
+		print_key(o, " (", "rule_reason", ")");
 	if (strcmp(text(o, "kind"), "end") == 0)
 		printf(" how=%s up=%lld down=%lld", text(o, "how"),
 		    (long long)json_integer_value(json_object_get(o,

@@ -149,6 +149,11 @@ make_files(void **state)
 	    "\"other_name\":\"z\\u0007.example\",\"rule\":\"r\",\"count\":72}\n"
 	    "{\"time\":\"2026-01-01T00:00:04Z\",\"kind\":\"gap\","
 	    "\"count\":9}\n"
+	    "{\"time\":\"2026-01-01T00:00:05Z\",\"kind\":\"dns\","
+	    "\"verdict\":\"deny\",\"reason\":\"rule_deny\",\"cell\":\"one\","
+	    "\"client\":\"192.0.2.7:53\",\"name\":\"q.example\","
+	    "\"qtype\":28,\"rule\":\"no-q\",\"rule_at\":\"p.yaml:4\","
+	    "\"rule_reason\":\"use\\u0007ours\"}\n"
 	    "no record\n{\"torn\":");
 	return 0;
 }
@@ -495,12 +500,15 @@ tail_shows_each_whole_record_and_no_raw_bytes(void **state)
 	assert_int_equal(run(verb_tail, "tail --once -c penstock.yaml"), 0);
 	assert_non_null(strstr(out, "x.[2J.example:443 cell=one"));
 	assert_non_null(strstr(out,
-	    "2026-01-01T00:00:00 start    version=9. mode=shared\n"));
+	    "2026-01-01T00:00:00Z start    version=9. mode=shared\n"));
 	assert_non_null(strstr(out, "192.0.2.1:443 cell=two"));
 	assert_non_null(strstr(out, "how=eof up=3 down=5"));
 	/* one that stands for many says so, and the name that did not fit */
 	assert_non_null(strstr(out, "rule=r other_name=z..example count=72\n"));
 	assert_non_null(strstr(out, "gap      - count=9\n"));
+	/* why it was refused: the question, who asked, the rule's words */
+	assert_non_null(strstr(out, "q.example AAAA cell=one "
+	    "client=192.0.2.7:53 rule=no-q at=p.yaml:4 (use.ours)\n"));
 	assert_null(strstr(out, "torn"));
 	assert_null(strchr(out, 0x1b));
 	assert_non_null(strstr(err, "a line is no record"));
