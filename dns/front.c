@@ -23,8 +23,22 @@ front_at(const struct waiting *w)
 
 /* ---- records ---- */
 
-static struct record *
-record_question(const struct waiting *w, enum reason why, uint32_t rule)
+/* Who said what, where anybody was asked. */
+static void
+record_answer(struct record *r, const struct waiting *w)
+{
+	uint32_t n = w->told->n < RECORD_ANSWERS_MAX ? w->told->n :
+	    RECORD_ANSWERS_MAX;
+
+	if (n > 0)
+		record_set(r, TEXT_ANSWERS, span_of(w->told->addrs,
+		    n * sizeof(w->told->addrs[0])));
+	r->dialled = w->got->server;
+	r->duration_us = w->got->us;
+}
+
+struct record *
+front_record(const struct waiting *w, enum reason why, uint32_t rule)
 {
 	static struct record r;
 
@@ -38,18 +52,25 @@ record_question(const struct waiting *w, enum reason why, uint32_t rule)
 	record_set(&r, TEXT_NAME, span_of(w->question.name.name,
 	    w->question.name.len));
 	record_policy(&r, w->front->policy, w->cell, rule);
+	if (w->got != NULL)
+		record_answer(&r, w);
 	return &r;
 }
 
 void
-front_note_refused(const struct waiting *w, enum reason why, uint32_t rule)
+front_note_refused(const struct waiting *w, enum reason why, uint32_t rule,
+    enum wire_rcode rcode)
 {
+	struct record *r;
+
 	/* what an engine is told it counts and records itself, with its
 	 * client */
 	if (w->via == VIA_NONE)
 		return;
 	count_denied(w->front->parts.counts, why);
-	fold_note(w->front->fold, record_question(w, why, rule));
+	r = front_record(w, why, rule);
+	r->rcode = (uint8_t)rcode;
+	fold_note(w->front->fold, r);
 }
 
 /* A question of a workload that goes on to its answer; `why` says what it is
@@ -62,10 +83,11 @@ record_allowed(const struct waiting *w, enum reason why)
 
 	if (w->via == VIA_NONE)
 		return true;
-	r = record_question(w, why != REASON_NONE ? why : w->flow.reason,
+	r = front_record(w, why != REASON_NONE ? why : w->flow.reason,
 	    w->flow.rule);
 	r->verdict = (uint8_t)w->flow.verdict;
 	r->would = (uint8_t)w->flow.would;
+	r->rcode = (uint8_t)front_reply_rcode(why);
 	return fold_decision(w->front->fold, r) == 0;
 }
 
@@ -166,7 +188,8 @@ conclude(struct waiting *w, struct addrs *a)
 	if (!is_refusal(why) && !record_allowed(w, told))
 		why = REASON_LEDGER_UNAVAILABLE;
 	if (is_refusal(why))
-		front_note_refused(w, why, w->flow.rule);
+		front_note_refused(w, why, w->flow.rule,
+		    front_reply_rcode(why));
 	return why;
 }
 
@@ -189,7 +212,11 @@ settle(struct waiting *w, const struct resolve_answer *got)
 	enum reason why;
 
 	addrs_of(&a, got);
+	w->got = got;
+	w->told = &a;
 	why = conclude(w, &a);
+	w->got = NULL;
+	w->told = NULL;
 	if (why == REASON_NONE || why == REASON_DNS_NODATA ||
 	    why == REASON_DNS_NXDOMAIN)
 		front_reply_records(w, records_kept(w->front, got->records,
@@ -229,6 +256,7 @@ on_resolved(void *arg, const struct resolve_answer *answer)
 {
 	struct waiting *w = arg;
 
+	front_tunnel_answer(w, answer->records->len);
 	settle(w, answer);
 	front_pending_free(w);
 }
@@ -238,6 +266,7 @@ on_both(void *arg, const struct addrs *answer)
 {
 	struct waiting *w = arg;
 
+	front_tunnel_answer(w, answer->n * sizeof(answer->addrs[0]));
 	settle_engine(w, answer);
 	front_pending_free(w);
 }
@@ -286,14 +315,6 @@ front_find_cell(struct waiting *w)
 	key.interface = interface_of(&w->way, interface);
 	w->cell = policy_cell_find(w->front->policy, &key, &why);
 	return w->cell == CELL_NONE ? why : REASON_NONE;
-}
-
-/* Our own no to a workload. */
-static void
-refuse(struct waiting *w, const struct decision *d)
-{
-	front_note_refused(w, d->reason, d->rule);
-	front_reply_refused(w, d);
 }
 
 /* The waiting question goes on its own: copy it to the heap and ask. */
@@ -358,11 +379,12 @@ front_judge(struct waiting *w)
 	struct front *f = w->front;
 	struct decide_at where = front_at(w);
 
-	if (!decide_question(&where, &w->question.name, &w->flow)) {
+	if (!decide_question(&where, &w->question.name, &w->flow) ||
+	    front_tunnel_refuses(w)) {
 		if (w->engine != NULL)
 			front_engine_answer(w, w->flow.reason, NULL);
 		else
-			refuse(w, &w->flow);
+			front_reply_refused(w, &w->flow);
 		return;
 	}
 	if (w->engine == NULL && front_reply_type(w))
@@ -380,7 +402,8 @@ unread(struct waiting *w, struct span msg, bool id_known)
 	w->question.name.len = 0;
 	w->question.type = 0;
 	front_note_refused(w, w->question.opcode != 0 ? REASON_DNS_TYPE :
-	    REASON_DNS_MALFORMED, RULE_NONE);
+	    REASON_DNS_MALFORMED, RULE_NONE, w->question.opcode != 0 ?
+	    RCODE_NOTIMP : RCODE_FORMERR);
 	if (id_known)
 		front_reply_unread(w, msg);
 }
@@ -398,7 +421,7 @@ front_question(struct waiting *w, struct span msg)
 	} else {
 		d.reason = front_find_cell(w);
 		if (d.reason != REASON_NONE)
-			refuse(w, &d);
+			front_reply_refused(w, &d);
 		else if (!front_reply_form(w))
 			front_judge(w);
 	}
@@ -428,7 +451,7 @@ on_tcp_refused(void *arg, const struct endpoint *client, enum reason why)
 	    .client = *client, .cell = CELL_NONE };
 
 	(void)front_find_cell(&w);	/* for the record, where it is known */
-	front_note_refused(&w, why, RULE_NONE);
+	front_note_refused(&w, why, RULE_NONE, RCODE_REFUSED);
 	front_flush(f);
 }
 
@@ -481,10 +504,12 @@ front_new(struct front **out, const struct front_settings *s,
 	f->parts = *parts;
 	f->fold = fold_new(parts->base, parts->emit, FOLD_MS);
 	f->datagrams = way_batch_new();
-	if (f->fold == NULL || f->datagrams == NULL ||
+	f->tunnel = tunnel_new(&s->tunnel);
+	if (f->fold == NULL || f->datagrams == NULL || f->tunnel == NULL ||
 	    front_pending_start(f) < 0) {
 		fold_free(f->fold);
 		way_batch_free(f->datagrams);
+		tunnel_free(f->tunnel);
 		free(f);
 		return -ENOMEM;
 	}
@@ -503,6 +528,7 @@ front_configure(struct front *f, const struct front_settings *s)
 	now.client_max = f->settings.client_max;
 	now.policy_wait_ms = f->settings.policy_wait_ms;
 	f->settings = now;
+	tunnel_set(f->tunnel, &now.tunnel);
 }
 
 void
@@ -525,6 +551,7 @@ front_free(struct front *f)
 	}
 	fold_free(f->fold);
 	way_batch_free(f->datagrams);
+	tunnel_free(f->tunnel);
 	front_pending_stop(f);
 	free(f);
 }
@@ -544,7 +571,7 @@ judge_again(struct waiting *w)
 	if (w->via == VIA_NONE)
 		front_engine_answer(w, w->flow.reason, NULL);
 	else
-		refuse(w, &w->flow);
+		front_reply_refused(w, &w->flow);
 	return false;
 }
 

@@ -6,6 +6,7 @@
 
 #include "dns/ask.h"
 #include "dns/resolve.h"
+#include "dns/tunnel.h"
 #include "ledger-client/count.h"
 #include "ledger-client/emit.h"
 #include "policy/decide.h"
@@ -30,6 +31,9 @@ struct front_settings {
 	struct host search[FRONT_SEARCH_MAX];	/* the suffixes that clients
 						 * try */
 	size_t n_search;
+	struct tunnel_settings tunnel;
+	bool tunnel_deny;	/* what looks like a tunnel is refused, not
+				 * only recorded */
 	bool svcb_strip;	/* SVCB and HTTPS without ech, not without
 				 * data */
 	unsigned tcp_max;	/* connections, default 256 */

@@ -25,6 +25,10 @@ struct waiting {
 	struct message_question question;
 	struct endpoint client;
 	struct decision flow;
+	const struct resolve_answer *got;	/* while it is settled: what
+						 * came, and what of it is
+						 * told */
+	const struct addrs *told;
 	uint32_t cell;
 	enum record_via via;
 	struct way way;			/* UDP */
@@ -64,6 +68,7 @@ struct front {
 	struct waiting *waiting;
 	unsigned n_waiting;
 	struct fold *fold;
+	struct tunnel *tunnel;
 	struct share *share;		/* of each client in the questions */
 	struct share *cells;		/* of each cell, engines' too */
 	struct event *late;		/* a policy that does not come */
@@ -84,9 +89,12 @@ void front_question(struct waiting *w, struct span msg);
 struct decide_at front_at(const struct waiting *w);
 /* An allowed question that is told nothing, as if nothing were there. */
 void front_no_data(struct waiting *w, uint32_t ttl_s);
-/* A refusal is counted and recorded. */
-void front_note_refused(const struct waiting *w, enum reason why,
+/* A record of the question, until the next one is. */
+struct record *front_record(const struct waiting *w, enum reason why,
     uint32_t rule);
+/* A refusal is counted and recorded, with the RCODE that it is told. */
+void front_note_refused(const struct waiting *w, enum reason why,
+    uint32_t rule, enum wire_rcode rcode);
 /* It waits for nobody any more. */
 void front_cancel(struct waiting *w);
 
@@ -100,7 +108,9 @@ void front_reply_records(struct waiting *w, const struct answer *records,
     enum reason why, uint32_t ttl_s);
 /* A failure, or our own no to a question that was allowed. */
 void front_reply_failure(struct waiting *w, enum reason why, uint32_t ttl_s);
-/* Our own no to a name. */
+/* The RCODE of either. */
+enum wire_rcode front_reply_rcode(enum reason why);
+/* Our own no to a name, recorded and told. */
 void front_reply_refused(struct waiting *w, const struct decision *d);
 /* To a message that could not be read. */
 void front_reply_unread(struct waiting *w, struct span msg);
@@ -109,6 +119,12 @@ void front_reply_unread(struct waiting *w, struct span msg);
 bool front_reply_form(struct waiting *w);
 /* What an allowed name is told without asking anybody, by its type. */
 bool front_reply_type(struct waiting *w);
+
+/* ---- front_tunnel: what names carry ---- */
+/* A question that is allowed; true when it is refused as part of a tunnel. */
+bool front_tunnel_refuses(struct waiting *w);
+/* What its answer carries. */
+void front_tunnel_answer(const struct waiting *w, size_t bytes);
 
 /* ---- front_pending: what waits ---- */
 /* 0 or -ENOMEM, which leaves nothing. */

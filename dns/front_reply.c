@@ -89,9 +89,8 @@ void
 front_reply_records(struct waiting *w, const struct answer *records,
     enum reason why, uint32_t ttl_s)
 {
-	struct message_answer a = { .rcode = why == REASON_DNS_NXDOMAIN ?
-	    RCODE_NXDOMAIN : RCODE_NOERROR, .ttl_s = ttl_s,
-	    .records = records, .negative_soa = why != REASON_NONE,
+	struct message_answer a = { .rcode = front_reply_rcode(why),
+	    .ttl_s = ttl_s, .records = records, .negative_soa = why != REASON_NONE,
 	    .ede = EDE_NONE };
 
 	send_answer(w, &a);
@@ -121,6 +120,15 @@ no(const struct waiting *w, enum reason why, uint32_t rule, uint32_t ttl_s)
 	    .negative_soa = t.rcode == RCODE_NOERROR ||
 	    t.rcode == RCODE_NXDOMAIN, .ede = t.ede,
 	    .ede_text = words(w, why, rule) };
+}
+
+enum wire_rcode
+front_reply_rcode(enum reason why)
+{
+	if (why == REASON_NONE || why == REASON_DNS_NODATA)
+		return RCODE_NOERROR;
+	return why == REASON_DNS_NXDOMAIN ? RCODE_NXDOMAIN :
+	    told_of(why).rcode;
 }
 
 void
@@ -209,6 +217,7 @@ front_reply_refused(struct waiting *w, const struct decision *d)
 		} else if (decide_question_hides(&where, &w->question.name))
 			a.rcode = RCODE_NOERROR;	/* see there */
 	}
+	front_note_refused(w, d->reason, d->rule, a.rcode);
 	send_answer(w, &a);
 }
 
@@ -238,7 +247,7 @@ front_reply_form(struct waiting *w)
 		a.rcode = RCODE_REFUSED;
 	else
 		return false;
-	front_note_refused(w, REASON_DNS_TYPE, RULE_NONE);
+	front_note_refused(w, REASON_DNS_TYPE, RULE_NONE, a.rcode);
 	send_answer(w, &a);
 	return true;
 }
@@ -274,7 +283,7 @@ front_reply_type(struct waiting *w)
 		front_no_data(w, REFUSED_TTL_S);
 		return true;
 	}
-	front_note_refused(w, REASON_DNS_TYPE, w->flow.rule);
+	front_note_refused(w, REASON_DNS_TYPE, w->flow.rule, RCODE_NOERROR);
 	if (type == TYPE_ANY) {
 		reply_any(w);
 		return true;

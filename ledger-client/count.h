@@ -25,6 +25,8 @@ X(BYTES_DOWN, "client_bytes_total", COUNTER, "Bytes to clients relayed") \
 X(DNS_QUESTIONS, "dns_questions_total", COUNTER, "DNS questions received") \
 X(DNS_UPSTREAM, "dns_upstream_total", COUNTER, "DNS questions sent up") \
 X(DNS_CACHE_HITS, "dns_cache_hits_total", COUNTER, "DNS answers from cache") \
+X(DNS_TUNNELS, "dns_tunnels_total", COUNTER, \
+    "Domains that have come to look like a DNS tunnel") \
 X(ACCEPT_PAUSES, "accept_pauses_total", COUNTER, \
     "Times accepting paused for want of descriptors") \
 X(RECORDS_LOST, "records_lost_total", COUNTER, "Records lost, see gap") \

@@ -430,6 +430,17 @@ put_rule(struct line *l, const struct record *r)
 	put_text(l, "rule_reason", record_get(r, TEXT_RULE_REASON));
 }
 
+/* RFC 1035 4.1.1, RFC 6895 2.3 */
+static const char *
+rcode_word(uint8_t rcode)
+{
+	static const char *const words[] = { "NOERROR", "FORMERR", "SERVFAIL",
+	    "NXDOMAIN", "NOTIMP", "REFUSED" };
+
+	return rcode < sizeof(words) / sizeof(words[0]) ? words[rcode] :
+	    rcode == 16 ? "BADVERS" : "OTHER";
+}
+
 static void
 put_digest(struct line *l, const struct record *r)
 {
@@ -517,10 +528,39 @@ put_name(struct line *l, const struct record *r)
 	put_given(l, "qtype", r->qtype);
 }
 
+/* What was told, and who said so. */
+static void
+put_dns(struct line *l, const struct record *r)
+{
+	struct span s = record_get(r, TEXT_ANSWERS);
+	struct endpoint e = { 0 };
+
+	put_word(l, "rcode", rcode_word(r->rcode));
+	if (s.len >= sizeof(e.addr)) {
+		put_key(l, "answers");
+		put(l, "[");
+		for (size_t i = 0; (i + 1) * sizeof(e.addr) <= s.len; i++) {
+			char text[ADDR_TEXT_BYTES];
+
+			memcpy(&e.addr, s.data + i * sizeof(e.addr),
+			    sizeof(e.addr));
+			put(l, i > 0 ? "," : "");
+			put_string(l, span_str(addr_text(&e.addr, text)));
+		}
+		put(l, "]");
+	}
+	put_endpoint(l, "server", &r->dialled);
+	put_given(l, "duration_us", r->duration_us);
+}
+
 static void
 put_server(struct line *l, const struct record *r)
 {
 	put_endpoint(l, "original", &r->original);
+	if (r->kind == RECORD_DNS) {
+		put_dns(l, r);
+		return;
+	}
 	put_endpoint(l, r->kind == RECORD_END ? "dialled" : "candidate",
 	    &r->dialled);
 	put_tried(l, r);

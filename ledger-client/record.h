@@ -49,6 +49,7 @@ enum record_text {
 	TEXT_ALPN, TEXT_METHOD, TEXT_PATH, TEXT_DETAIL, TEXT_OTHER_NAME,
 	TEXT_TRIED /* struct record_try, one behind the other */,
 	TEXT_LAB /* "203.0.113.0/24,2001:db8::/32" */,
+	TEXT_ANSWERS /* struct addr, one behind the other */,
 	TEXT_COUNT,
 };
 #define RECORD_TEXT_MAX_BYTES 255u
@@ -65,12 +66,15 @@ _Static_assert(sizeof(struct record_try) == sizeof(struct addr) + 1 &&
     RECORD_TRIES_MAX * sizeof(struct record_try) <= RECORD_TEXT_MAX_BYTES,
     "bytes of one text");
 
+/* RECORD_DNS: the addresses that it was told; further ones are not. */
+#define RECORD_ANSWERS_MAX 8u
+
 struct record {
 	uint16_t kind;			/* enum record_kind */
 	uint8_t verdict, would;		/* enum verdict */
 	uint16_t reason;		/* enum reason */
 	uint8_t via, name_from, how;
-	uint8_t pad;
+	uint8_t rcode;			/* RECORD_DNS: what it was told */
 	uint16_t qtype;			/* RECORD_DNS */
 	uint16_t status;		/* HTTP status told, or 0 */
 	uint32_t rule_line;
@@ -81,10 +85,13 @@ struct record {
 	int64_t wall_us, mono_us;	/* of the event */
 	uint64_t generation;
 	uint8_t digest[POLICY_DIGEST_BYTES];
-	uint64_t bytes_up, bytes_down, duration_us;
+	uint64_t bytes_up, bytes_down;
+	uint64_t duration_us;		/* RECORD_DNS: until it answered */
 	uint64_t lost_up, lost_down;	/* RECORD_END: received, not delivered */
 	struct endpoint client, original;
-	struct endpoint dialled;	/* RECORD_DECISION: what would be first */
+	struct endpoint dialled;	/* RECORD_DECISION: what would be first;
+					 * RECORD_DNS: the server that was
+					 * asked */
 	uint16_t text_len;
 	uint8_t text_at_len[TEXT_COUNT];
 	uint16_t text_at[TEXT_COUNT];

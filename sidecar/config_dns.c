@@ -196,6 +196,72 @@ read_svcb(struct read *r, const struct yaml_node *n)
 }
 
 static void
+tunnel_action(struct read *r, const struct yaml_node *n)
+{
+	static const char *const words[] = { "record", "deny", NULL };
+	unsigned i;
+
+	if (one_of(r, n, words, "write record or deny", &i))
+		r->s->front.tunnel_deny = i == 1;
+}
+
+static void
+tunnel_window(struct read *r, const struct yaml_node *n)
+{
+	uint32_t ms;
+
+	if (!config_duration(r, n, 3600000, &ms))
+		return;
+	if (ms < 2000)
+		config_error(r, n, "write 60s", "a window of less than 2 s");
+	else
+		r->s->front.tunnel.window_s = ms / 1000;
+}
+
+/* From 1 on. */
+static void
+number(struct read *r, const struct yaml_node *n, uint64_t max, unsigned *out)
+{
+	uint64_t v;
+
+	if (yaml_uint(n, max, &v) && v > 0)
+		*out = (unsigned)v;
+	else
+		config_error(r, n, NULL, "write a number from 1 to %llu",
+		    (unsigned long long)max);
+}
+
+static void
+tunnel_score(struct read *r, const struct yaml_node *n)
+{
+	number(r, n, 100, &r->s->front.tunnel.score);
+}
+
+static void
+tunnel_names(struct read *r, const struct yaml_node *n)
+{
+	number(r, n, 10000, &r->s->front.tunnel.names_min);
+}
+
+static void
+read_tunnel(struct read *r, const struct yaml_node *n)
+{
+	static const struct config_key keys[] = {
+		{ "action", tunnel_action },
+		{ "window", tunnel_window },
+		{ "score", tunnel_score },
+		{ "names", tunnel_names },
+		{ NULL, NULL },
+	};
+
+	/* a word alone is the action */
+	if (n->kind == YAML_MAPPING)
+		config_read_map(r, n, keys, "tunnel");
+	else
+		tunnel_action(r, n);
+}
+
+static void
 read_tls_ca(struct read *r, const struct yaml_node *n)
 {
 	if (config_text(r, n, r->s->tls_ca, sizeof(r->s->tls_ca)) &&
@@ -231,6 +297,7 @@ config_read_dns(struct read *r, const struct yaml_node *n)
 		{ "denied_names", read_denied },
 		{ "sinkhole", read_sinkhole },
 		{ "svcb", read_svcb },
+		{ "tunnel", read_tunnel },
 		{ "tls_ca", read_tls_ca },
 		{ NULL, NULL },
 	};

@@ -201,6 +201,97 @@ a_denied_name_may_be_refused_in_one_word(void **state)
 	world_free(w);
 }
 
+/* ---- tunnels ---- */
+
+/* Many names under one domain that an allow with a wildcard opens, each with
+ * the text that it carries; how many answers the last has. */
+static unsigned
+tunnel_through(struct world *w, unsigned names)
+{
+	struct reply *r = NULL;
+	uint64_t x = 88172645463325252u;
+	char name[128];
+
+	for (unsigned i = 0; i < names; i++) {
+		char text[51];
+
+		for (unsigned k = 0; k < 50; k++) {
+			x ^= x << 13;
+			x ^= x >> 7;
+			x ^= x << 17;
+			text[k] = "abcdefghijklmnopqrstuvwxyz234567"[x >> 20 &
+			    31];
+		}
+		text[50] = '\0';
+		snprintf(name, sizeof(name), "%s.wild.test", text);
+		r = ask(w, name, TYPE_A);
+	}
+	return r->answers;
+}
+
+static void
+a_tunnel_is_told_once_and_may_be_refused(void **state)
+{
+	struct front_settings s = { 0 };
+	struct world *w = world_with(&s);
+	struct record rec;
+
+	(void)state;
+	assert_int_equal(tunnel_through(w, 40), 1);
+	assert_int_equal(records(w, REASON_TUNNEL, &rec), 1);
+	assert_int_equal(rec.verdict, VERDICT_ALLOW);
+	assert_int_equal(rec.would, VERDICT_DENY);
+	assert_non_null(memmem(rec.text, rec.text_len,
+	    "tunnel suspected under test: score", 34));
+	assert_int_equal(count_sum(w->counts, COUNT_DNS_TUNNELS), 1);
+	world_free(w);
+	s.tunnel_deny = true;
+	w = world_with(&s);
+	assert_int_equal(tunnel_through(w, 40), 0);
+	assert_true(records(w, REASON_TUNNEL, &rec) > 1);
+	assert_int_equal(rec.verdict, VERDICT_DENY);
+	/* another domain's names are asked as ever */
+	assert_int_equal(ask(w, "api.team.allowed.test", TYPE_A)->answers, 1);
+	world_free(w);
+	/* a threshold that nothing comes to */
+	s.tunnel.names_min = 1000;
+	w = world_with(&s);
+	assert_int_equal(tunnel_through(w, 40), 1);
+	assert_int_equal(records(w, REASON_TUNNEL, &rec), 0);
+	world_free(w);
+}
+
+/* ---- records ---- */
+
+static void
+a_record_says_what_was_told_and_by_whom(void **state)
+{
+	struct world *w = world_new();
+	struct record rec;
+	char line[RECORD_JSON_MAX_BYTES];
+
+	(void)state;
+	(void)ask(w, "mixed.allowed.test", TYPE_A);
+	assert_int_equal(records(w, REASON_RULE, &rec), 1);
+	(void)record_json(&rec, 1, "i", line);
+	assert_non_null(strstr(line, "\"rcode\":\"NOERROR\""));
+	assert_non_null(strstr(line, "\"answers\":[\"9.9.9.4\"]"));
+	assert_non_null(strstr(line, "\"server\":"));
+	assert_non_null(strstr(line, "\"duration_us\":"));
+	assert_int_equal(rec.dialled.port, upstream_port);
+	(void)ask(w, "none.allowed.test", TYPE_A);
+	assert_int_equal(records(w, REASON_DNS_NXDOMAIN, &rec), 1);
+	assert_int_equal(rec.rcode, RCODE_NXDOMAIN);
+	(void)ask(w, "no.allowed.test", TYPE_A);
+	assert_int_equal(records(w, REASON_RULE_DENY, &rec), 1);
+	assert_int_equal(rec.rcode, RCODE_NXDOMAIN);
+	assert_int_equal(rec.dialled.port, 0);
+	(void)ask(w, "fail.allowed.test", TYPE_A);
+	assert_int_equal(records(w, REASON_DNS_SERVFAIL, &rec), 1);
+	assert_int_equal(rec.rcode, RCODE_SERVFAIL);
+	world_free(w);
+}
+
 int
 main(void)
 {
@@ -212,6 +303,8 @@ main(void)
 		cmocka_unit_test(a_denied_name_leads_to_the_sinkhole),
 		cmocka_unit_test(names_that_are_searched_for_are_not_there),
 		cmocka_unit_test(a_denied_name_may_be_refused_in_one_word),
+		cmocka_unit_test(a_tunnel_is_told_once_and_may_be_refused),
+		cmocka_unit_test(a_record_says_what_was_told_and_by_whom),
 	};
 
 	return cmocka_run_group_tests(tests, server_start, server_stop);

@@ -91,6 +91,31 @@ denied_names_lead_where_they_are_told(void **state)
 }
 
 static void
+what_looks_like_a_tunnel_is_recorded_or_refused(void **state)
+{
+	struct config *c = accepted(GATE "dns: {tunnel: deny}\n", &no_env);
+
+	(void)state;
+	assert_true(c->settings.front.tunnel_deny);
+	config_free(c);
+	c = accepted(GATE "dns:\n  tunnel: {action: record, window: 2m, "
+	    "score: 70, names: 20}\n", &no_env);
+	assert_false(c->settings.front.tunnel_deny);
+	assert_int_equal(c->settings.front.tunnel.window_s, 120);
+	assert_int_equal(c->settings.front.tunnel.score, 70);
+	assert_int_equal(c->settings.front.tunnel.names_min, 20);
+	config_free(c);
+	refused(GATE "dns: {tunnel: block}\n", &no_env,
+	    "this word is not known");
+	refused(GATE "dns: {tunnel: {score: 101}}\n", &no_env,
+	    "a number from 1 to 100");
+	refused(GATE "dns: {tunnel: {score: 0}}\n", &no_env,
+	    "a number from 1 to 100");
+	refused(GATE "dns: {tunnel: {window: 1s}}\n", &no_env,
+	    "less than 2 s");
+}
+
+static void
 the_systems_servers_are_read_as_libc_reads_them(void **state)
 {
 	static const char text[] = "# nameserver 1.1.1.1\n"
@@ -122,6 +147,8 @@ main(void)
 		cmocka_unit_test(a_list_alone_is_where_it_listens),
 		cmocka_unit_test(zones_have_resolvers_of_their_own),
 		cmocka_unit_test(denied_names_lead_where_they_are_told),
+		cmocka_unit_test(
+		    what_looks_like_a_tunnel_is_recorded_or_refused),
 		cmocka_unit_test(
 		    the_systems_servers_are_read_as_libc_reads_them),
 	};
