@@ -90,8 +90,8 @@ front_reply_records(struct waiting *w, const struct answer *records,
     enum reason why, uint32_t ttl_s)
 {
 	struct message_answer a = { .rcode = front_reply_rcode(why),
-	    .ttl_s = ttl_s, .records = records, .negative_soa = why != REASON_NONE,
-	    .ede = EDE_NONE };
+	    .ttl_s = ttl_s, .records = records,
+	    .negative_soa = why != REASON_NONE, .ede = EDE_NONE };
 
 	send_answer(w, &a);
 }

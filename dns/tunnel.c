@@ -144,19 +144,31 @@ is_word(const char *s)
 	return true;
 }
 
-/* Where the registered domain begins.  Under a top label that nobody
- * registers names in, the label itself; where it is no word, nowhere: then
+/* Under a top label that nobody registers names in, the label with the one in
+ * front of it, or alone where that is all; where it is no word, nowhere: then
  * all such names of a cell are one domain. */
 static size_t
-find_domain(const struct tunnel *t, struct parts *p)
+find_private(const struct parts *p, const char *top)
+{
+	const char *at = top;
+
+	if (!is_word(top) || top == p->text)
+		return p->len;
+	for (at -= 1; at > p->text && at[-1] != '.'; at--)
+		;
+	return (size_t)((at > p->text ? at : top) - p->text);
+}
+
+/* Where the registered domain begins. */
+static size_t
+find_domain(const struct tunnel *t, const struct parts *p)
 {
 	const char *top = strrchr(p->text, '.'), *domain;
 
 	top = top == NULL ? p->text : top + 1;
 	if (t->psl == NULL || !psl_is_public_suffix2(t->psl, top,
 	    PSL_TYPE_ANY | PSL_TYPE_NO_STAR_RULE))
-		return is_word(top) && top != p->text ?
-		    (size_t)(top - p->text) : p->len;
+		return find_private(p, top);
 	domain = psl_registrable_domain(t->psl, p->text);
 	return domain == NULL ? p->len : (size_t)(domain - p->text);
 }

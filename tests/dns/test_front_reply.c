@@ -242,7 +242,7 @@ a_tunnel_is_told_once_and_may_be_refused(void **state)
 	assert_int_equal(rec.verdict, VERDICT_ALLOW);
 	assert_int_equal(rec.would, VERDICT_DENY);
 	assert_non_null(memmem(rec.text, rec.text_len,
-	    "tunnel suspected under test: score", 34));
+	    "tunnel suspected under wild.test: score", 39));
 	assert_int_equal(count_sum(w->counts, COUNT_DNS_TUNNELS), 1);
 	world_free(w);
 	s.tunnel_deny = true;
