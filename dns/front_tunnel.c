@@ -15,9 +15,10 @@ struct asked {
 static void
 asked_of(struct asked *a, const struct waiting *w)
 {
-	struct wire_writer to = { .out = a->name, .size = sizeof(a->name) };
+	struct wire_writer to = { .size = sizeof(a->name) };
 	struct pin_cell cell;
 
+	to.out = a->name;
 	a->cell = pin_cell_of(w->front->policy, w->cell, &cell) ? cell.id :
 	    span_of(NULL, 0);
 	a->type = w->question.type;
@@ -53,7 +54,7 @@ front_tunnel_refuses(struct waiting *w)
 {
 	struct front *f = w->front;
 	struct tunnel_look look;
-	struct asked a;
+	struct asked a = { .type = 0 };
 
 	asked_of(&a, w);
 	tunnel_question(f->tunnel, a.cell, a.qname, a.type, clock_mono_ms(),
@@ -70,7 +71,7 @@ front_tunnel_refuses(struct waiting *w)
 void
 front_tunnel_answer(const struct waiting *w, size_t bytes)
 {
-	struct asked a;
+	struct asked a = { .type = 0 };
 
 	asked_of(&a, w);
 	tunnel_answer(w->front->tunnel, a.cell, a.qname, bytes,

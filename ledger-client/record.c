@@ -484,6 +484,8 @@ put_given(struct line *l, const char *key, uint64_t v)
 static void
 put_end(struct line *l, const struct record *r)
 {
+	if (r->kind == RECORD_DNS)
+		put_given(l, "duration_us", r->duration_us);
 	if (r->kind != RECORD_END)
 		return;
 	put_word(l, "how", record_how_word((enum record_how)r->how));
@@ -550,7 +552,6 @@ put_dns(struct line *l, const struct record *r)
 		put(l, "]");
 	}
 	put_endpoint(l, "server", &r->dialled);
-	put_given(l, "duration_us", r->duration_us);
 }
 
 static void
