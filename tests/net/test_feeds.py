@@ -150,7 +150,7 @@ def test_each_record_is_as_the_manual_says(used):
         assert names == sorted(names, key=keys.index), names
         for k, v in pairs:
             want = int if k in NUMBERS and k != "qtype" else \
-                list if k in ("labels", "lab") else (str, int)
+                list if k in ("labels", "lab", "answers") else (str, int)
             assert isinstance(v, want) and not isinstance(v, bool), (k, v)
             assert k not in NUMBERS or k == "qtype" or v >= 0, (k, v)
         assert {"v", "seq", "instance", "kind", "time",
