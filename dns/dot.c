@@ -104,7 +104,8 @@ session(const struct dot *d)
 	SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
 	if (SSL_set_min_proto_version(ssl, TLS1_2_VERSION) != 1 ||
 	    SSL_set1_host(ssl, d->name) != 1 ||
-	    SSL_set_tlsext_host_name(ssl, d->name) != 1) {
+	    SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME,
+	    TLSEXT_NAMETYPE_host_name, (void *)(uintptr_t)d->name) != 1) {
 		SSL_free(ssl);
 		return NULL;
 	}

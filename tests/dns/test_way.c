@@ -106,7 +106,7 @@ static void
 many_are_read_and_answered_each_to_its_client(void **state)
 {
 	struct way_batch *b = way_batch_new();
-	char text[8], got[16];
+	char text[16], got[16];
 	struct endpoint at;
 	struct way way;
 	int us = server(AF_INET, &at), it[WAY_BATCH];

@@ -770,7 +770,9 @@ def test_hosts_of_the_uplink_are_not_served(lab, leaks):
     lab.up("gateway", cells=[])
     try:
         assert reached(fetch(lab))
-        assert all("error" in out for out in knocks())
+        udp, tcp, transparent = knocks()
+        assert "error" in udp and "error" in tcp
+        assert "timed out" in transparent
         assert not any(r["client"].startswith("198.18.2.1:")
                        for r in lab.records() if r.get("client"))
         # the same knocks where that rule is passed by
@@ -779,7 +781,8 @@ def test_hosts_of_the_uplink_are_not_served(lab, leaks):
         assert r.status == 0, r
         udp, tcp, transparent = knocks()
         assert "rcode 0 answers 1" in udp and "rcode 0 answers 1" in tcp
-        assert transparent == "connected"
+        # accepted, and reset by the engine, maybe before it is told so
+        assert transparent == "connected" or "reset" in transparent
     finally:
         lab.down()
 
