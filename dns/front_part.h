@@ -72,11 +72,11 @@ struct front {
 	struct share *share;		/* of each client in the questions */
 	struct share *cells;		/* of each cell, engines' too */
 	struct event *late;		/* a policy that does not come */
-	union answer_room kept;		/* an answer without what may not be
-					 * dialled */
 	struct way_batch *datagrams;
 	bool in_batch;			/* datagrams are being read */
 	uint8_t reply[MESSAGE_MAX_BYTES];
+	union answer_room kept;		/* an answer without what may not be
+					 * dialled */
 };
 
 /* ---- front: judging ---- */
