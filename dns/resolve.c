@@ -221,12 +221,28 @@ read_reply(struct job *j, const struct upstream_answer *got)
 		answer_none(&room->answer, j->type, REASON_DNS_SERVFAIL);
 }
 
-/* The servers left an alias open. */
+/* Out of a zone an alias may lead, not into one: whoever answers for the name
+ * that was allowed would else have us ask servers that he cannot reach, for a
+ * name that he chose. */
+static bool
+may_follow(const struct job *j)
+{
+	size_t zone = zone_of(j->resolve, &j->at);
+
+	return zone == 0 || zone == zone_of(j->resolve, &j->name);
+}
+
+/* The servers left an alias open, and it is followed. */
 static bool
 goes_on(struct job *j)
 {
-	return j->answer != NULL && j->answer->unfinished &&
-	    answer_last_link(j->answer, &j->at);
+	if (j->answer == NULL || !j->answer->unfinished ||
+	    !answer_last_link(j->answer, &j->at))
+		return false;
+	if (may_follow(j))
+		return true;
+	answer_none(j->answer, j->type, REASON_DNS_SERVFAIL);
+	return false;
 }
 
 static void

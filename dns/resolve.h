@@ -9,7 +9,8 @@
  * What a name has of one type: from the cache, or from the pinned servers of
  * the zone that it lies in, and from nowhere else (no hosts file, no search
  * list).  One question is asked upstream once however many wait for it; an
- * alias that the servers do not follow is followed here.
+ * alias that the servers do not follow is followed here, but into no other
+ * zone than that of the name.
  */
 struct resolve;
 

@@ -190,6 +190,39 @@ an_alias_that_is_left_open_is_followed(void **state)
 	stage_down();
 }
 
+/* a.example is one's, b.example another's who has servers of his own. */
+static void
+an_open_alias_leads_out_of_a_zone_and_not_into_one(void **state)
+{
+	static const struct {
+		const char *zone;
+		enum reason why;
+		unsigned udp[2];
+	} cases[] = {
+		{ "b.example", REASON_DNS_SERVFAIL, { 1, 0 } },
+		{ "a.example", REASON_NONE, { 2, 1 } },
+		{ "example", REASON_NONE, { 0, 3 } },
+	};
+	struct resolve_settings *s;
+	struct got *g;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		stage_up(leaves_aliases_open);
+		s = settings_for(&fakes[0]);
+		s->n_zones = 2;
+		s->zones[1] = s->zones[0];
+		s->zones[1].suffix = host_of(cases[i].zone);
+		s->zones[1].servers.servers[0].at = fakes[1].at;
+		assert_int_equal(resolve_reconfigure(resolve, s), 0);
+		g = ask("a.example", TYPE_A);
+		assert_int_equal(g->answer.records->reason, cases[i].why);
+		assert_int_equal(fakes[0].n_udp, cases[i].udp[0]);
+		assert_int_equal(fakes[1].n_udp, cases[i].udp[1]);
+		stage_down();
+	}
+}
+
 /* For ever: a -> b -> a. */
 static size_t
 leads_in_circles(struct fake *f, const uint8_t *query, size_t len,
@@ -377,6 +410,8 @@ main(void)
 		cmocka_unit_test(an_answer_is_kept_by_name_and_type),
 		cmocka_unit_test(each_failure_has_its_reason),
 		cmocka_unit_test(an_alias_that_is_left_open_is_followed),
+		cmocka_unit_test(
+		    an_open_alias_leads_out_of_a_zone_and_not_into_one),
 		cmocka_unit_test(a_circle_of_aliases_ends),
 		cmocka_unit_test(a_full_table_is_the_limit_of_all),
 		cmocka_unit_test(a_zone_has_servers_of_its_own),
