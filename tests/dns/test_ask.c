@@ -345,8 +345,9 @@ silence_ends_at_the_time_limit(void **state)
 	evutil_gettimeofday(&to, NULL);
 	evutil_timersub(&to, &from, &took);
 	assert_int_equal(g.answer.reason, REASON_DNS_TIMEOUT);
+	/* a machine that stands still makes it longer, nothing shorter */
 	assert_in_range(took.tv_sec, ASK_TIMEOUT_MS / 1000 - 1,
-	    ASK_TIMEOUT_MS / 1000 + 5);
+	    ASK_TIMEOUT_MS / 1000 + 60);
 	world_free(&w);
 }
 

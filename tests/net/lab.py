@@ -577,10 +577,23 @@ class Lab:
         return [r for r in found
                 if all(r.get(k) == v for k, v in want.items())]
 
+    @staticmethod
+    def still(logs):
+        """The sizes of the logs once nothing is written any more: a server
+        tells of a request after its client has gone."""
+        sizes = [os.path.getsize(n) for n in logs]
+        for _ in range(20):
+            time.sleep(0.05)
+            now = [os.path.getsize(n) for n in logs]
+            if now == sizes:
+                break
+            sizes = now
+        return sizes
+
     def watched(self, attempt, expect=False):
         """An attempt, and what of it arrived at the world's servers."""
         logs = [os.path.join(self.dir, n) for n in ("seen", "logs/access")]
-        before = [os.path.getsize(n) for n in logs]
+        before = self.still(logs)
         r = attempt(self)
         end = time.monotonic() + (1 if expect else 0.03)
         while True:
