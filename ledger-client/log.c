@@ -88,6 +88,27 @@ put_line(const char *line, size_t used)
 	return true;
 }
 
+/* Inside double quotes, as readers of key="value" take it: what does not print
+ * becomes \xNN, and a quote or a backslash has one in front. */
+static void
+quote(const char *text, char *out, size_t size)
+{
+	size_t at = 0;
+
+	for (; *text != '\0' && at + 5 < size; text++) {
+		unsigned char c = (unsigned char)*text;
+
+		if (c == '"' || c == '\\')
+			out[at++] = '\\';
+		if (c >= ' ' && c <= '~')
+			out[at++] = (char)c;
+		else
+			at += (size_t)snprintf(out + at, size - at, "\\x%02x",
+			    c);
+	}
+	out[at] = '\0';
+}
+
 void
 log_line(enum log_level level, const char *fmt, ...)
 {
@@ -106,7 +127,7 @@ log_line(enum log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	span_print(span_str(text), shown, sizeof(shown));
+	quote(text, shown, sizeof(shown));
 	gmtime_r(&ts.tv_sec, &tm);
 	strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
 	if (pace.left_out > 0)

@@ -163,15 +163,20 @@ load(const char *file)
 		snprintf(dir, sizeof(dir), "%.*s",
 		    slash == file ? 1 : (int)(slash - file), file);
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (ps != NULL && fd >= 0)
+	if (fd < 0)
+		rc = -errno;
+	else if (ps != NULL)
 		rc = compile_new(&c, fd, slash == NULL ? file : slash + 1,
 		    &env);
 	if (rc == 0)
 		rc = compile_run(c, 1, (int64_t)time(NULL), ps);
 	if (rc != 0) {
-		if (ps != NULL)
+		if (ps != NULL && problem_count(ps, PROBLEM_ERROR) > 0)
 			problem_print(ps, stderr);
-		fprintf(stderr, "penstock env: cannot use %s\n", file);
+		else
+			fprintf(stderr, "penstock env: %s: %s; write -c FILE "
+			    "with the penstock.yaml that it is served by\n",
+			    file, strerror(-rc));
 		problem_free(ps);
 		compile_free(c);
 		return NULL;

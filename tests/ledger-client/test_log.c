@@ -72,7 +72,7 @@ a_line_cannot_be_forged(void **state)
 	assert_int_equal(count("\n"), 1);
 	assert_null(strchr(got, 0x1b));
 	assert_non_null(strstr(got, " level=error role=tester pid="));
-	assert_non_null(strstr(got, "name=a"));
+	assert_non_null(strstr(got, "name=a\\x0alevel=info\\x1b[2J\\\"x\"\n"));
 }
 
 static void
