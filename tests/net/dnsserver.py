@@ -5,9 +5,11 @@
 ZONE is JSON: {"name": {"A": [...], "AAAA": [...], "CNAME": "other",
 "TXT": ["text"],
 "MX": ["host"], "raw": {"65": ["hex of rdata"]}, "ttl": 60, "rcode": "NXDOMAIN"|"SERVFAIL"|"REFUSED", "timeout": true,
-"delay": 0.2, "truncate": true}}; "*" answers what has no entry, otherwise
-NXDOMAIN.  "truncate" is for UDP only.  SIGHUP reads ZONE again.  Each query
-is a JSON line of LOG, flushed before the answer leaves.  Prints "ready".
+"delay": 0.2, "truncate": true, "alone": true}}; "*.name" answers what is below
+it and has no entry, "*" everything else, otherwise NXDOMAIN.  "truncate" is for
+UDP only, where a long answer is cut by itself; the alias of one with "alone" is
+not followed.  SIGHUP reads ZONE again.  Each query is a JSON line of LOG,
+flushed before the answer leaves.  Prints "ready".
 """
 import json
 import signal
@@ -44,17 +46,32 @@ def record(name, kind, ttl, data):
 
 
 def entry(name):
-    return zone.get(name, zone.get("*", {"rcode": "NXDOMAIN"}))
+    found = zone.get(name)
+    while found is None and name:
+        name = name.partition(".")[2]
+        found = zone.get("*." + name) if name else zone.get("*")
+    return found if found is not None else {"rcode": "NXDOMAIN"}
+
+
+def room(msg, at):
+    """How long a datagram may be (RFC 6891 6.2.3)."""
+    if msg[10:12] == b"\0\0" or msg[at:at + 3] != b"\0\0\x29":
+        return 512
+    return max(512, min(4096, struct.unpack("!H", msg[at + 3:at + 5])[0]))
 
 
 def answers(name, qtype):
+    """The records, the rcode, the name that the aliases lead to, and whether
+    it has any of the type or another server knows."""
     out, hops = [], 0
     e = entry(name)
     while "CNAME" in e and hops < 20:
         out.append(record(name, "CNAME", e.get("ttl", 60), wire(e["CNAME"])))
+        if e.get("alone") or qtype == TYPES["CNAME"]:
+            return out, 0, name, True
         name, hops = e["CNAME"], hops + 1
         e = entry(name)
-    kind = NAMES.get(qtype)
+    kind, links = NAMES.get(qtype), len(out)
     if kind in ("A", "AAAA"):
         family = socket.AF_INET if kind == "A" else socket.AF_INET6
         for a in e.get(kind, []):
@@ -69,7 +86,7 @@ def answers(name, qtype):
     for data in e.get("raw", {}).get(str(qtype), []):
         out.append(record(name, qtype, e.get("ttl", 60),
                           bytes.fromhex(data)))
-    return out, RCODES[e.get("rcode", "NOERROR")]
+    return out, RCODES[e.get("rcode", "NOERROR")], name, len(out) > links
 
 
 def reply(msg, over):
@@ -82,13 +99,15 @@ def reply(msg, over):
     if e.get("timeout"):
         return None
     time.sleep(e.get("delay", 0))
-    out, rcode = answers(name, qtype)
+    out, rcode, owner, found = answers(name, qtype)
     soa = b""
-    if not out:
-        soa = record("", "SOA", e.get("ttl", 60), wire("ns") + wire("host") +
-                     struct.pack("!5I", 1, 60, 60, 60, e.get("ttl", 60)))
+    if not found:
+        ttl = entry(owner).get("ttl", 60)
+        soa = record(owner.partition(".")[2], "SOA", ttl, wire("ns") +
+                     wire("host") + struct.pack("!5I", 1, 60, 60, 60, ttl))
     flags = 0x8400 | (msg[2] & 1) << 8 | rcode
-    if over == "udp" and e.get("truncate"):
+    long = sum(map(len, out)) + len(soa) > room(msg, 12 + len(q)) - 12 - len(q)
+    if over == "udp" and (long or e.get("truncate")):
         flags, out, soa = flags | 0x200, [], b""
     return msg[:2] + struct.pack("!5H", flags, 1, len(out), bool(soa),
                                  0) + q + b"".join(out) + soa
