@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dns/channel.h"
 
+/* 1.34 deprecates ares_send, which 1.18 has alone */
+#define CARES_NO_DEPRECATED
 #include <ares.h>
 #include <errno.h>
 #include <sodium.h>
@@ -48,6 +50,7 @@ struct message {
 	struct channel *channel;
 	channel_done *done;
 	void *arg;
+	uint16_t id;
 };
 
 /* ---- c-ares on the event base ---- */
@@ -162,6 +165,9 @@ open_ares(struct channel *c, bool tcp)
 	    ARES_OPT_SORTLIST | ARES_OPT_EDNSPSZ | ARES_OPT_LOOKUPS |
 	    ARES_OPT_SOCK_STATE_CB | ARES_OPT_NOROTATE;
 
+#ifdef ARES_OPT_QUERY_CACHE
+	mask |= ARES_OPT_QUERY_CACHE;	/* of none: dns/cache is the one */
+#endif
 	if (ares_init_options(&c->ares, &o, mask) != ARES_SUCCESS) {
 		c->ares = NULL;
 		return -ENOMEM;
@@ -315,6 +321,13 @@ id_new(struct channel *c)
 	return id;
 }
 
+static void
+put_id(uint8_t *msg, uint16_t id)
+{
+	msg[0] = (uint8_t)(id >> 8);
+	msg[1] = (uint8_t)id;
+}
+
 static enum channel_end
 end_of(int status, const uint8_t *msg)
 {
@@ -337,6 +350,9 @@ on_answer(void *arg, int status, int timeouts, unsigned char *msg, int len)
 	c->open--;
 	if (c->of->closing)
 		return;
+	/* c-ares has matched the ID; newer ones send an ID of their own */
+	if (msg != NULL && len >= 2)
+		put_id(msg, was.id);
 	if (c->open == 0 && c->retired)
 		event_active(c->of->reap, EV_TIMEOUT, 0);
 	was.done(was.arg, end_of(status, msg),
@@ -349,17 +365,15 @@ channels_ask(struct channels *cs, uint8_t *query, size_t len, bool tcp,
 {
 	struct message *m = malloc(sizeof(*m));
 	struct channel *c = m == NULL ? NULL : take(cs, tcp);
-	uint16_t id;
 
 	if (c == NULL) {
 		free(m);
 		done(arg, CHANNEL_MEMORY, span_of(NULL, 0));
 		return;
 	}
-	*m = (struct message){ .channel = c, .done = done, .arg = arg };
-	id = id_new(c);
-	query[0] = (uint8_t)(id >> 8);
-	query[1] = (uint8_t)id;
+	*m = (struct message){ .channel = c, .done = done, .arg = arg,
+	    .id = id_new(c) };
+	put_id(query, m->id);
 	c->open++;
 	ares_send(c->ares, query, (int)len, on_answer, m);
 	arm_timer(c);
