@@ -84,6 +84,8 @@ map(int fd, size_t least, int prot, void **out, size_t *size)
 	struct stat st;
 	void *p;
 
+	*out = NULL;
+	*size = 0;
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (st.st_size < 0 || (size_t)st.st_size < least)
