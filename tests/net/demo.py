@@ -13,9 +13,8 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cases import ASK, GET, TCP, UDP  # noqa: E402
-from lab import Lab, LabError  # noqa: E402
+from lab import Lab, LabError, script  # noqa: E402
 
-TRICKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tricks.py")
 
 
 def curl(lab, *args, **kw):
@@ -52,7 +51,7 @@ def spoofed(lab):
 
 
 def fronted(lab):
-    return lab.agent("/usr/bin/python3", TRICKS, "connect",
+    return lab.agent("/usr/bin/python3", script("tricks.py"), "connect",
                      lab.proxy_address, "allowed.test", "evil.test")
 
 
@@ -66,8 +65,8 @@ def private(lab):
 
 
 def split(lab):
-    return lab.agent("/usr/bin/python3", TRICKS, "split", "203.0.113.10",
-                     "allowed.test")
+    return lab.agent("/usr/bin/python3", script("tricks.py"), "split",
+                     "203.0.113.10", "allowed.test")
 
 
 def udp(lab):

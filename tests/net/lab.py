@@ -8,7 +8,9 @@ The world holds 203.0.113.0/24, 2001:db8:113::/64 and a few special-use
 addresses on its loopback.  No namespace has a route to the machine.  All is
 made under one prefix and taken away by close(), whatever happened before.
 """
+import atexit
 import contextlib
+import functools
 import json
 import os
 import re
@@ -24,6 +26,26 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 AGENT_UID = 1000
 PYTHON = "/usr/bin/python3"
+
+
+@functools.cache
+def _scripts():
+    """This folder's scripts where an agent's uid can read them: the checkout
+    may stand in a home that is closed to others."""
+    d = tempfile.mkdtemp(prefix="penstock-scripts-")
+    atexit.register(shutil.rmtree, d, ignore_errors=True)
+    os.chmod(d, 0o755)
+    for name in os.listdir(HERE):
+        if name.endswith(".py"):
+            shutil.copy(os.path.join(HERE, name), d)
+            os.chmod(os.path.join(d, name), 0o644)
+    return d
+
+
+def script(name):
+    """The path of one of this folder's scripts, for an agent to run."""
+    return os.path.join(_scripts(), name)
+
 
 # All that a name may have here; None of it is known to the real world.
 NAMES = {

@@ -2,14 +2,13 @@
 """The explicit listener beside the transparent one: CONNECT and absolute
 form.  What it refuses is first had from a proxy without a policy at the same
 place."""
-import os
 
 import pytest
 
 from cases import GET, TCP, Case, check_pair, reached
-from lab import HERE, POLICY
+from lab import POLICY, script
 
-TRICKS = os.path.join(HERE, "tricks.py")
+TRICKS = script("tricks.py")
 PLAIN_PROXY = True
 
 

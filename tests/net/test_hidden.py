@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A name that comes late or hidden: in the second ClientHello after a real
 HelloRetryRequest, and inside an encrypted one (ECH)."""
-import os
 import subprocess
 
 import pytest
 
 from cases import Case, check_pair, reached
-from lab import HERE, POLICY, PYTHON
+from lab import POLICY, PYTHON, script
 
 RETRY = "203.0.113.14"        # takes shares of P-384 alone
 HIDING = "203.0.113.15"       # speaks ECH
-OURS = os.path.join(HERE, "tls13.py")
+OURS = script("tls13.py")
 
 
 def client(first, second, *options):
@@ -99,7 +98,7 @@ def test_ech_as_browsers_send_it_to_everybody(lab, mode):
 @pytest.fixture(scope="module")
 def hiding(lab):
     """A real ECH server, and the client that hides a name in its hello."""
-    ech, config = os.path.join(HERE, "ech.py"), lab.dir + "/ech.config"
+    ech, config = script("ech.py"), lab.dir + "/ech.config"
     server = lab.start("world", PYTHON, ech, "serve", HIDING, "outer.test",
                        config, lab.dir, stdout=subprocess.PIPE)
     assert server.stdout.readline() == b"ready\n"

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ClientHello as hostile clients send it."""
-import os
 
 from cases import Case, check_pair, curl, reached
-from lab import HERE
+from lab import script
 
-TRICKS = os.path.join(HERE, "tricks.py")
+TRICKS = script("tricks.py")
 ADDRESS = "203.0.113.10"
 
 H2 = "203.0.113.21"

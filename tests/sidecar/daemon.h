@@ -137,6 +137,7 @@ start(const char *const *extra, uid_t uid)
 {
 	char config[128];
 	const char *argv[8] = { "penstock", "serve", "-c", config };
+	int fd;
 	pid_t p;
 
 	path_of(config, "penstock.yaml");
@@ -152,10 +153,12 @@ start(const char *const *extra, uid_t uid)
 	own_network();
 	redirect("out", STDOUT_FILENO);
 	redirect("err", STDERR_FILENO);
+	/* its directory may be closed to that uid */
+	fd = open(program, O_RDONLY | O_CLOEXEC);
 	if (uid != 0 && (setresgid(uid, uid, uid) != 0 ||
 	    setresuid(uid, uid, uid) != 0))
 		_exit(99);
-	execv(program, (char *const *)(uintptr_t)argv);
+	fexecve(fd, (char *const *)(uintptr_t)argv, environ);
 	_exit(99);
 }
 
