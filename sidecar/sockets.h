@@ -12,6 +12,7 @@
  * Each returns a descriptor or -errno.
  */
 #define SOCKETS_BACKLOG 4096
+#define SOCKETS_UDP_BYTES (1 << 20)	/* asked for; of questions that wait */
 
 MUST_USE int sockets_listen(const struct endpoint *at, bool transparent);
 MUST_USE int sockets_dns_udp(const struct endpoint *at, bool transparent);
