@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <net/if.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -273,15 +272,20 @@ on_both(void *arg, const struct addrs *answer)
 
 /* ---- judging ---- */
 
+/* Datagrams that were read at once ask the kernel once for each interface in
+ * turn: it may have another name by the next read. */
 static const char *
-interface_of(const struct way *way, char name[static IF_NAMESIZE])
+interface_of(const struct way *way, struct front *f)
 {
 	struct ifreq rq = { .ifr_ifindex = (int)way->ifindex };
 
-	name[0] = '\0';
+	if (f->in_batch && f->ifindex != 0 && f->ifindex == way->ifindex)
+		return f->interface;
+	f->ifindex = way->ifindex;
+	f->interface[0] = '\0';
 	if (way->ifindex != 0 && ioctl(way->fd, SIOCGIFNAME, &rq) == 0)
-		memcpy(name, rq.ifr_name, IF_NAMESIZE);
-	return name;
+		memcpy(f->interface, rq.ifr_name, IF_NAMESIZE);
+	return f->interface;
 }
 
 /* Its cell in the policy at hand, which may be newer than the engine's. */
@@ -303,7 +307,6 @@ find_engine_cell(struct waiting *w)
 enum reason
 front_find_cell(struct waiting *w)
 {
-	char interface[IF_NAMESIZE];
 	struct cell_key key = { .listener = w->front->parts.listener,
 	    .client = w->client.addr };
 	enum reason why;
@@ -312,7 +315,7 @@ front_find_cell(struct waiting *w)
 		return REASON_POLICY_UNAVAILABLE;
 	if (w->via == VIA_NONE)
 		return find_engine_cell(w);
-	key.interface = interface_of(&w->way, interface);
+	key.interface = interface_of(&w->way, w->front);
 	w->cell = policy_cell_find(w->front->policy, &key, &why);
 	return w->cell == CELL_NONE ? why : REASON_NONE;
 }

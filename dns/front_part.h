@@ -2,6 +2,8 @@
 #ifndef DNS_FRONT_PART_H
 #define DNS_FRONT_PART_H
 
+#include <net/if.h>
+
 #include "dns/addrs.h"
 #include "dns/front.h"
 #include "dns/front_tcp.h"
@@ -74,6 +76,8 @@ struct front {
 	struct event *late;		/* a policy that does not come */
 	struct way_batch *datagrams;
 	bool in_batch;			/* datagrams are being read */
+	unsigned ifindex;		/* of the one before; 0: none */
+	char interface[IF_NAMESIZE];	/* and its name then */
 	uint8_t reply[MESSAGE_MAX_BYTES];
 	union answer_room kept;		/* an answer without what may not be
 					 * dialled */

@@ -13,6 +13,7 @@ on_datagrams(evutil_socket_t fd, short what, void *arg)
 
 	(void)what;
 	f->in_batch = true;
+	f->ifindex = 0;
 	for (unsigned i = 0; i < n; i++) {
 		struct waiting w = { .front = f, .via = VIA_DNS_UDP };
 		struct span msg = way_batch_get(f->datagrams, i, &w.way);
