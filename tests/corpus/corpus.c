@@ -4,6 +4,8 @@
  *
  *     tls  FILE OFFSET SEGMENT,SEGMENT,...
  *     http FILE
+ *     dns  FILE
+ *     carry FILE SOURCE
  *
  * and a line on stdout is what our parser says of it, the same for every way
  * of cutting the stream (whole, by segments, byte by byte), or "unstable".
@@ -11,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "dns/message.h"
+#include "dns/tunnel.h"
 #include "proxy/hello.h"
 #include "proxy/http.h"
 
@@ -178,6 +182,113 @@ http(const char *path)
 		puts(whole);
 }
 
+/* ---- dns ---- */
+
+/* "query", name, type and class, or "bad". */
+static void
+say_query(struct span s, char *out)
+{
+	struct message_question q;
+	bool id_known;
+
+	if (message_query(s, &q, &id_known) != PARSE_DONE)
+		snprintf(out, SAID_BYTES, "bad");
+	else
+		snprintf(out, SAID_BYTES, "query\t%s\t%u\t%u", q.name.name,
+		    q.type, q.class);
+}
+
+/* The only question of a message. */
+static bool
+question_of(struct span s, struct host *name, uint16_t *type)
+{
+	size_t at = WIRE_HEADER_BYTES;
+	struct span rest = s;
+	struct wire_header h;
+
+	if (!wire_header(&rest, &h) || h.questions != 1 ||
+	    !wire_host(s, &at, name) || name->len == 0)
+		return false;
+	rest = span_of(s.data + at, s.len - at);
+	return span_u16(&rest, type);
+}
+
+/* "answer", reason, TTL, aliases, records and the addresses among them. */
+static void
+say_answer(struct span s, char *out)
+{
+	static union answer_room room;
+	const struct answer *a = &room.answer;
+	char text[ADDR_TEXT_BYTES];
+	struct host name;
+	uint16_t type;
+	int n;
+
+	if (!question_of(s, &name, &type)) {
+		snprintf(out, SAID_BYTES, "not-ours");
+		return;
+	}
+	if (!answer_read(s, &name, type, false, &room)) {
+		snprintf(out, SAID_BYTES, "bad");
+		return;
+	}
+	n = snprintf(out, SAID_BYTES, "answer\t%s\t%u\t%u\t%u\t",
+	    reason_word(a->reason), a->ttl_s, a->n_links, a->n_records);
+	for (unsigned i = 0; (type == TYPE_A || type == TYPE_AAAA) &&
+	    i < a->n_records; i++) {
+		struct addr one = answer_addr(a, i);
+
+		n += snprintf(out + n, SAID_BYTES - (size_t)n, "%s%s",
+		    i > 0 ? "," : "", addr_text(&one, text));
+	}
+}
+
+static void
+dns(const char *path)
+{
+	char said[SAID_BYTES];
+	struct span s;
+
+	if (!load(path, &s)) {
+		puts("unreadable");
+		return;
+	}
+	if (s.len > 2 && (s.data[2] & 0x80) != 0)
+		say_answer(s, said);
+	else
+		say_query(s, said);
+	puts(said);
+}
+
+/* A query on its way, 50 ms after the one before: does its source look like a
+ * tunnel now? */
+static void
+carry(const char *path, const char *source)
+{
+	static struct tunnel *tunnel;
+	static int64_t now_ms = 1000000;
+	const struct tunnel_settings usual = { 0 };
+	struct message_question q;
+	struct tunnel_look look;
+	bool id_known;
+	struct span s;
+
+	if (tunnel == NULL)
+		tunnel = tunnel_new(&usual);
+	now_ms += 50;
+	if (tunnel == NULL || !load(path, &s)) {
+		puts("unreadable");
+		return;
+	}
+	if (message_query(s, &q, &id_known) != PARSE_DONE) {
+		puts("bad");
+		return;
+	}
+	tunnel_question(tunnel, span_str(source), span_of(q.qname,
+	    q.qname_len), q.type, now_ms, &look);
+	puts(look.suspected ? "suspected" : "-");
+}
+
 int
 main(void)
 {
@@ -191,6 +302,11 @@ main(void)
 			tls(path, offset, segments);
 		else if (strcmp(kind, "http") == 0)
 			http(path);
+		else if (strcmp(kind, "dns") == 0)
+			dns(path);
+		else if (sscanf(line, "%7s %4095s %4095s", kind, path,
+		    segments) == 3 && strcmp(kind, "carry") == 0)
+			carry(path, segments);
 		else
 			puts("what?");
 		fflush(stdout);
