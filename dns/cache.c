@@ -195,6 +195,12 @@ cache_bytes(const struct cache *c)
 }
 
 size_t
+cache_limit(const struct cache *c)
+{
+	return c->max;
+}
+
+size_t
 cache_answers(const struct cache *c)
 {
 	return c->n;

@@ -28,6 +28,7 @@ void cache_put(struct cache *c, const struct host *name,
 /* All of it, or what is known of one name; returns how many answers went. */
 size_t cache_flush(struct cache *c, const struct host *name);
 size_t cache_bytes(const struct cache *c);
+size_t cache_limit(const struct cache *c);	/* bytes */
 size_t cache_answers(const struct cache *c);
 
 #endif

@@ -20,6 +20,40 @@ front_at(const struct waiting *w)
 	    .cell = w->cell, .now_s = clock_wall_us() / 1000000 };
 }
 
+/* ---- counts ---- */
+
+static enum count
+asked_of(uint16_t type)
+{
+	switch (type) {
+	case TYPE_A: return COUNT_DNS_ASKED_A;
+	case TYPE_AAAA: return COUNT_DNS_ASKED_AAAA;
+	case TYPE_HTTPS: return COUNT_DNS_ASKED_HTTPS;
+	case TYPE_SVCB: return COUNT_DNS_ASKED_SVCB;
+	case TYPE_MX: return COUNT_DNS_ASKED_MX;
+	case TYPE_TXT: return COUNT_DNS_ASKED_TXT;
+	case TYPE_SRV: return COUNT_DNS_ASKED_SRV;
+	case TYPE_PTR: return COUNT_DNS_ASKED_PTR;
+	case TYPE_NS: return COUNT_DNS_ASKED_NS;
+	case TYPE_SOA: return COUNT_DNS_ASKED_SOA;
+	case TYPE_CAA: return COUNT_DNS_ASKED_CAA;
+	case TYPE_ANY: return COUNT_DNS_ASKED_ANY;
+	default: return COUNT_DNS_ASKED_OTHER;
+	}
+}
+
+/* What a workload's question is told, as its record says. */
+static void
+count_told(const struct waiting *w, enum verdict v, enum wire_rcode rcode)
+{
+	unsigned first = v == VERDICT_ALLOW ? COUNT_DNS_ALLOWED_NOERROR :
+	    COUNT_DNS_DENIED_NOERROR;
+	unsigned last = COUNT_DNS_ALLOWED_BADVERS - COUNT_DNS_ALLOWED_NOERROR;
+
+	count_add(w->front->parts.counts, (enum count)(first +
+	    (rcode < last ? (unsigned)rcode : last)), 1);
+}
+
 /* ---- records ---- */
 
 /* Who said what, where anybody was asked. */
@@ -67,6 +101,9 @@ front_note_refused(const struct waiting *w, enum reason why, uint32_t rule,
 	if (w->via == VIA_NONE)
 		return;
 	count_denied(w->front->parts.counts, why);
+	/* a connection that is turned away asked nothing yet */
+	if (w->via != VIA_DNS_TCP || w->tcp != NULL)
+		count_told(w, VERDICT_DENY, rcode);
 	r = front_record(w, why, rule);
 	r->rcode = (uint8_t)rcode;
 	fold_note(w->front->fold, r);
@@ -87,7 +124,10 @@ record_allowed(const struct waiting *w, enum reason why)
 	r->verdict = (uint8_t)w->flow.verdict;
 	r->would = (uint8_t)w->flow.would;
 	r->rcode = (uint8_t)front_reply_rcode(why);
-	return fold_decision(w->front->fold, r) == 0;
+	if (fold_decision(w->front->fold, r) != 0)
+		return false;
+	count_told(w, VERDICT_ALLOW, front_reply_rcode(why));
+	return true;
 }
 
 /* ---- the end of a question ---- */
@@ -332,7 +372,6 @@ ask_upstream(struct waiting *on_stack)
 		settle_refused(on_stack, why);
 		return;
 	}
-	count_add(f->parts.counts, COUNT_DNS_UPSTREAM, 1);
 	if (w->via == VIA_NONE)
 		w->both = addrs_start(f->parts.resolve, &w->question.name,
 		    on_both, w, &why);
@@ -365,8 +404,10 @@ settle_cached(struct waiting *w)
 	struct addrs both;
 
 	if (w->via == VIA_NONE ? !addrs_cached(r, &w->question.name, &both) :
-	    !resolve_cached(r, &w->question.name, w->question.type, &got))
+	    !resolve_cached(r, &w->question.name, w->question.type, &got)) {
+		count_add(w->front->parts.counts, COUNT_DNS_CACHE_MISSES, 1);
 		return false;
+	}
 	count_add(w->front->parts.counts, COUNT_DNS_CACHE_HITS, 1);
 	if (w->via == VIA_NONE)
 		settle_engine(w, &both);
@@ -417,11 +458,13 @@ front_question(struct waiting *w, struct span msg)
 	struct decision d = { .rule = RULE_NONE };
 	bool id_known;
 
-	count_add(w->front->parts.counts, COUNT_DNS_QUESTIONS, 1);
 	w->cell = CELL_NONE;
 	if (message_query(msg, &w->question, &id_known) != PARSE_DONE) {
+		count_add(w->front->parts.counts, COUNT_DNS_ASKED_OTHER, 1);
 		unread(w, msg, id_known);
 	} else {
+		count_add(w->front->parts.counts,
+		    asked_of(w->question.type), 1);
 		d.reason = front_find_cell(w);
 		if (d.reason != REASON_NONE)
 			front_reply_refused(w, &d);
@@ -557,6 +600,12 @@ front_free(struct front *f)
 	tunnel_free(f->tunnel);
 	front_pending_stop(f);
 	free(f);
+}
+
+unsigned
+front_suspected(const struct front *f)
+{
+	return tunnel_suspected(f->tunnel, clock_mono_ms());
 }
 
 /* A question that waits, under the new policy: true when it may go on. */

@@ -70,6 +70,9 @@ void front_configure(struct front *f, const struct front_settings *s);
  * that wait are judged again. */
 void front_set_policy(struct front *f, const struct policy *p);
 
+/* How many domains look like a tunnel now. */
+unsigned front_suspected(const struct front *f);
+
 /* An engine's SEQPACKET: questions are judged, resolved, pinned, answered.
  * Owned from here on; closes itself at EOF. */
 MUST_USE int front_add_engine(struct front *f, int fd);

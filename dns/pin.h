@@ -66,6 +66,9 @@ MUST_USE enum reason pin_add(struct pins *p, const struct pin_cell *cell,
     const struct host *name, const struct addr *addrs, size_t n,
     int64_t expires_ms, int64_t now_ms);
 
+/* Places that are taken, of how many. */
+void pin_used(const struct pins *p, uint32_t *used, uint32_t *all);
+
 /* ---- readers ---- */
 MUST_USE int pin_open(struct pins **out, int fd);
 void pin_close(struct pins *p);

@@ -102,6 +102,16 @@ struct pin_seen {
 	char name[HOST_MAX_BYTES + 1];
 };
 
+/* Places that a name of so many bytes takes. */
+static inline uint32_t
+pin_places(uint8_t len)
+{
+	const uint32_t first = sizeof(((struct pin_entry *)NULL)->name),
+	    next = sizeof(((struct pin_entry *)NULL)->rest);
+
+	return len <= first ? 1 : 1 + (len - first + next - 1) / next;
+}
+
 size_t pin_bytes_for(uint32_t n_entries, uint32_t n_slots);
 void pin_place(struct pins *p);
 void pin_life_of(const struct pins *p, const struct pin_cell *cell,

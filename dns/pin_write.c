@@ -189,16 +189,6 @@ charge(struct pins *p, struct pin_owner *o, uint32_t to)
 	o->held = to;
 }
 
-/* Places that a name of so many bytes takes. */
-static uint32_t
-places_of(uint8_t len)
-{
-	const uint32_t first = sizeof(((struct pin_entry *)NULL)->name),
-	    next = sizeof(((struct pin_entry *)NULL)->rest);
-
-	return len <= first ? 1 : 1 + (len - first + next - 1) / next;
-}
-
 /* ---- writing ---- */
 
 static _Atomic uint32_t *
@@ -405,7 +395,7 @@ forget(struct pins *p, uint32_t i)
 		return;		/* not so: we are the only writer */
 	o = owner_of(p, &e.life);
 	if (o != NULL)
-		charge(p, o, o->held - places_of(e.len));
+		charge(p, o, o->held - pin_places(e.len));
 	begin(table_seq(p));
 	index_remove(p, &p->by_name, &e, i);
 	index_remove(p, &p->by_addr, &e, i);
@@ -463,7 +453,7 @@ put_new(struct pins *p, struct pin_owner *o, const struct pin_seen *s,
 	put_rest(p, &e->more, s->name + n, s->len - n);
 	end(&e->seq);
 	heap_put(p, i);
-	charge(p, o, o->held + places_of(s->len));
+	charge(p, o, o->held + pin_places(s->len));
 	if (index_entry(p, i, s))
 		return true;
 	forget(p, i);
@@ -629,7 +619,14 @@ places_more(const struct answer *x)
 	size_t n = x->n_have + x->n_new > PIN_OF_NAME_MAX ?
 	    PIN_OF_NAME_MAX - x->n_have : x->n_new;
 
-	return (uint32_t)n * places_of(x->pin.len);
+	return (uint32_t)n * pin_places(x->pin.len);
+}
+
+void
+pin_used(const struct pins *p, uint32_t *used, uint32_t *all)
+{
+	*all = p->head.n_entries;
+	*used = *all - p->n_free;
 }
 
 enum reason
@@ -742,7 +739,7 @@ pin_copy(struct pins *to, const struct pins *from, int64_t now_ms)
 		if (from->entries[i].len == 0 || !pin_read(from, i, &e) ||
 		    e.len == 0 || e.until <= now_ms ||
 		    host_parse(&h, span_of(e.name, e.len)) != REASON_NONE ||
-		    places_of(e.len) > to->n_free)
+		    pin_places(e.len) > to->n_free)
 			continue;
 		o = owner_of(to, &e.life);
 		if (o != NULL)

@@ -269,6 +269,8 @@ ask(struct job *j)
 {
 	struct resolve *r = j->resolve;
 
+	if (r->settings.counts != NULL)
+		count_add(r->settings.counts, COUNT_DNS_UPSTREAM, 1);
 	upstream_ask(r->zones[zone_of(r, &j->at)], &j->at, j->type,
 	    on_answer, j);
 }
@@ -392,18 +394,13 @@ resolve_cancel(struct resolve_call *c)
 }
 
 size_t
-resolve_states(const struct resolve *r, struct upstream_state *out, size_t max)
+resolve_states(const struct resolve *r, size_t zone, struct host *suffix,
+    struct upstream_state out[static UPSTREAM_SERVERS_MAX])
 {
-	struct upstream_state of_zone[UPSTREAM_SERVERS_MAX];
-	size_t n = 0;
-
-	for (size_t i = 0; i < r->settings.n_zones; i++) {
-		size_t k = upstream_states(r->zones[i], of_zone);
-
-		for (size_t s = 0; s < k && n < max; s++)
-			out[n++] = of_zone[s];
-	}
-	return n;
+	if (zone >= r->settings.n_zones)
+		return 0;
+	*suffix = r->settings.zones[zone].suffix;
+	return upstream_states(r->zones[zone], out);
 }
 
 unsigned

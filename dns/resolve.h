@@ -4,6 +4,7 @@
 
 #include "dns/cache.h"
 #include "dns/upstream.h"
+#include "ledger-client/count.h"
 
 /*
  * What a name has of one type: from the cache, or from the pinned servers of
@@ -25,6 +26,7 @@ struct resolve_settings {
 	struct resolve_zone zones[RESOLVE_ZONES_MAX];	/* [0]: every name */
 	size_t n_zones;			/* 1 at least */
 	unsigned pending_max;		/* open questions; default 4096 */
+	struct counts *counts;		/* borrowed; NULL: not counted */
 };
 
 /* An answer and where it is from.  records holds during the call only, or
@@ -65,9 +67,10 @@ MUST_USE struct resolve_call *resolve_start(struct resolve *r,
 /* done will not be called. */
 void resolve_cancel(struct resolve_call *c);
 
-/* How the servers do: of all zones, at most `max`. */
-size_t resolve_states(const struct resolve *r, struct upstream_state *out,
-    size_t max);
+/* How the servers of a zone do (0 to RESOLVE_ZONES_MAX - 1), and its suffix.
+ * Returns how many there are; 0: there is no such zone. */
+size_t resolve_states(const struct resolve *r, size_t zone,
+    struct host *suffix, struct upstream_state out[static UPSTREAM_SERVERS_MAX]);
 unsigned resolve_pending(const struct resolve *r);
 
 #endif

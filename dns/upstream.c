@@ -12,6 +12,10 @@
 
 #define TIMEOUT_MS 2000
 
+#define X(ms) ms,
+const uint32_t upstream_took_ms[UPSTREAM_TOOK_N] = { UPSTREAM_TOOK_MS(X) };
+#undef X
+
 /* One of the servers, and what is known of it. */
 struct peer {
 	struct server is;
@@ -173,7 +177,11 @@ static void
 peer_answered(struct peer *s, uint64_t us)
 {
 	char at[ADDR_TEXT_BYTES];
+	size_t k = 0;
 
+	while (k < UPSTREAM_TOOK_N && us > upstream_took_ms[k] * UINT64_C(1000))
+		k++;
+	s->state.took[k]++;
 	s->state.answered++;
 	s->state.answered_us += us;
 	if (s->failed >= UPSTREAM_DOWN_AFTER)
@@ -324,6 +332,7 @@ upstream_states(const struct upstream *u,
 {
 	for (size_t i = 0; i < u->n_servers; i++) {
 		out[i] = u->servers[i].state;
+		out[i].is = u->servers[i].is;
 		out[i].at = u->servers[i].is.at;
 		out[i].tls = u->servers[i].dot != NULL;
 		out[i].down = is_down(&u->servers[i]);

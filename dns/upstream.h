@@ -45,12 +45,21 @@ struct upstream_answer {
 
 typedef void upstream_done(void *arg, const struct upstream_answer *a);
 
-/* What is known of one server since the start. */
+/* Times of answers are counted up to each of these, and beyond. */
+#define UPSTREAM_TOOK_MS(X) \
+	X(1) X(5) X(10) X(25) X(50) X(100) X(250) X(500) X(1000) X(2500)
+#define UPSTREAM_TOOK_N 10u
+extern const uint32_t upstream_took_ms[UPSTREAM_TOOK_N];
+
+/* What is known of one server since the start, or since servers changed. */
 struct upstream_state {
+	struct server is;
 	struct endpoint at;
 	bool tls, down;
-	uint64_t asked, timeouts, failures, other_case;
+	uint64_t asked;			/* tries: messages to it */
+	uint64_t timeouts, failures, other_case;
 	uint64_t answered, answered_us;
+	uint64_t took[UPSTREAM_TOOK_N + 1];	/* answers, each once */
 };
 
 MUST_USE int upstream_new(struct upstream **out, struct event_base *base,

@@ -165,12 +165,21 @@ count_forget(struct counts *c, unsigned column)
 			atomic_store(&c->columns[column]->value[i], 0);
 }
 
+/* Labels apart. */
+static bool
+is_same_family(const char *a, const char *b)
+{
+	size_t n = strcspn(a, "{");
+
+	return n == strcspn(b, "{") && memcmp(a, b, n) == 0;
+}
+
 /* The family name of a counter has no _total in OpenMetrics. */
 static int
 head(char *out, size_t size, bool openmetrics, const char *family,
     const char *help, bool gauge)
 {
-	size_t n = strlen(family);
+	size_t n = strcspn(family, "{");
 
 	if (openmetrics && !gauge && n > 6)
 		n -= strlen("_total");
@@ -195,9 +204,12 @@ count_text(const struct counts *c, bool openmetrics, char *out, size_t size)
 	size_t at = 0;
 
 	for (unsigned i = 0; i < COUNT_N; i++) {
-		if (!append(out, size, &at, head(out + at, size - at,
-		    openmetrics, families[i].family, families[i].help,
-		    families[i].gauge)) ||
+		bool begins = i == 0 || !is_same_family(families[i].family,
+		    families[i - 1].family);
+
+		if ((begins && !append(out, size, &at, head(out + at,
+		    size - at, openmetrics, families[i].family,
+		    families[i].help, families[i].gauge))) ||
 		    !append(out, size, &at, snprintf(out + at, size - at,
 		    "penstock_%s %lld\n", families[i].family,
 		    (long long)count_sum(c, (enum count)i))))

@@ -12,7 +12,8 @@
  * chooses is a label.
  *
  * X(name, family, kind, help)   kind: COUNTER or GAUGE (what is open now;
- * zeroed when its engine dies)
+ * zeroed when its engine dies).  A family may go on with labels: its rows
+ * stand one after another, with one help.
  */
 #define COUNT_LIST(X) \
 X(CONNECTIONS_OPEN, "connections_open", GAUGE, "Client connections open") \
@@ -22,9 +23,80 @@ X(ALLOWED, "allowed_total", COUNTER, "Decisions to allow") \
 X(REPORTED, "reported_total", COUNTER, "Allowed, would be denied") \
 X(BYTES_UP, "upstream_bytes_total", COUNTER, "Bytes from clients relayed") \
 X(BYTES_DOWN, "client_bytes_total", COUNTER, "Bytes to clients relayed") \
-X(DNS_QUESTIONS, "dns_questions_total", COUNTER, "DNS questions received") \
-X(DNS_UPSTREAM, "dns_upstream_total", COUNTER, "DNS questions sent up") \
-X(DNS_CACHE_HITS, "dns_cache_hits_total", COUNTER, "DNS answers from cache") \
+X(DNS_ASKED_A, "dns_questions_total{type=\"A\"}", COUNTER, \
+    "DNS questions received, by type") \
+X(DNS_ASKED_AAAA, "dns_questions_total{type=\"AAAA\"}", COUNTER, \
+    "DNS questions received, by type") \
+X(DNS_ASKED_HTTPS, "dns_questions_total{type=\"HTTPS\"}", COUNTER, \
+    "DNS questions received, by type") \
+X(DNS_ASKED_SVCB, "dns_questions_total{type=\"SVCB\"}", COUNTER, \
+    "DNS questions received, by type") \
+X(DNS_ASKED_MX, "dns_questions_total{type=\"MX\"}", COUNTER, \
+    "DNS questions received, by type") \
+X(DNS_ASKED_TXT, "dns_questions_total{type=\"TXT\"}", COUNTER, \
+    "DNS questions received, by type") \
+X(DNS_ASKED_SRV, "dns_questions_total{type=\"SRV\"}", COUNTER, \
+    "DNS questions received, by type") \
+X(DNS_ASKED_PTR, "dns_questions_total{type=\"PTR\"}", COUNTER, \
+    "DNS questions received, by type") \
+X(DNS_ASKED_NS, "dns_questions_total{type=\"NS\"}", COUNTER, \
+    "DNS questions received, by type") \
+X(DNS_ASKED_SOA, "dns_questions_total{type=\"SOA\"}", COUNTER, \
+    "DNS questions received, by type") \
+X(DNS_ASKED_CAA, "dns_questions_total{type=\"CAA\"}", COUNTER, \
+    "DNS questions received, by type") \
+X(DNS_ASKED_ANY, "dns_questions_total{type=\"ANY\"}", COUNTER, \
+    "DNS questions received, by type") \
+X(DNS_ASKED_OTHER, "dns_questions_total{type=\"other\"}", COUNTER, \
+    "DNS questions received, by type") \
+X(DNS_ALLOWED_NOERROR, \
+    "dns_answers_total{rcode=\"NOERROR\",verdict=\"allow\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_ALLOWED_FORMERR, \
+    "dns_answers_total{rcode=\"FORMERR\",verdict=\"allow\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_ALLOWED_SERVFAIL, \
+    "dns_answers_total{rcode=\"SERVFAIL\",verdict=\"allow\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_ALLOWED_NXDOMAIN, \
+    "dns_answers_total{rcode=\"NXDOMAIN\",verdict=\"allow\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_ALLOWED_NOTIMP, \
+    "dns_answers_total{rcode=\"NOTIMP\",verdict=\"allow\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_ALLOWED_REFUSED, \
+    "dns_answers_total{rcode=\"REFUSED\",verdict=\"allow\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_ALLOWED_BADVERS, \
+    "dns_answers_total{rcode=\"BADVERS\",verdict=\"allow\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_DENIED_NOERROR, \
+    "dns_answers_total{rcode=\"NOERROR\",verdict=\"deny\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_DENIED_FORMERR, \
+    "dns_answers_total{rcode=\"FORMERR\",verdict=\"deny\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_DENIED_SERVFAIL, \
+    "dns_answers_total{rcode=\"SERVFAIL\",verdict=\"deny\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_DENIED_NXDOMAIN, \
+    "dns_answers_total{rcode=\"NXDOMAIN\",verdict=\"deny\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_DENIED_NOTIMP, \
+    "dns_answers_total{rcode=\"NOTIMP\",verdict=\"deny\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_DENIED_REFUSED, \
+    "dns_answers_total{rcode=\"REFUSED\",verdict=\"deny\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_DENIED_BADVERS, \
+    "dns_answers_total{rcode=\"BADVERS\",verdict=\"deny\"}", COUNTER, \
+    "DNS questions by what they were told") \
+X(DNS_UPSTREAM, "dns_upstream_total", COUNTER, \
+    "Questions, of one name and type each, put to resolvers") \
+X(DNS_CACHE_HITS, "dns_cache_hits_total", COUNTER, \
+    "Questions of clients and engines answered from the cache") \
+X(DNS_CACHE_MISSES, "dns_cache_misses_total", COUNTER, \
+    "Questions of clients and engines that the cache had no answer to") \
 X(DNS_TUNNELS, "dns_tunnels_total", COUNTER, \
     "Domains that have come to look like a DNS tunnel") \
 X(ACCEPT_PAUSES, "accept_pauses_total", COUNTER, \

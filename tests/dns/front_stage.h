@@ -119,6 +119,7 @@ open_resolver(struct world *w)
 	int fd;
 
 	s.n_zones = 1;
+	s.counts = w->counts;
 	s.pending_max = 64;
 	up->n_servers = 1;
 	up->timeout_ms = 900;

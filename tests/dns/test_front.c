@@ -25,8 +25,11 @@ an_allowed_name_is_answered_and_pinned_before_the_answer(void **state)
 	r = ask(w, "api.team.allowed.test", TYPE_A);
 	assert_true(holds(r, "9.9.9.1"));
 	assert_int_equal(asked("api.team.allowed.test"), 2);
-	assert_int_equal(count_sum(w->counts, COUNT_DNS_QUESTIONS), 3);
+	assert_int_equal(count_sum(w->counts, COUNT_DNS_ASKED_A), 2);
+	assert_int_equal(count_sum(w->counts, COUNT_DNS_ASKED_AAAA), 1);
+	assert_int_equal(count_sum(w->counts, COUNT_DNS_ALLOWED_NOERROR), 3);
 	assert_int_equal(count_sum(w->counts, COUNT_DNS_CACHE_HITS), 1);
+	assert_int_equal(count_sum(w->counts, COUNT_DNS_CACHE_MISSES), 2);
 	/* each type is one way up */
 	assert_int_equal(count_sum(w->counts, COUNT_DNS_UPSTREAM), 2);
 	world_free(w);
