@@ -63,17 +63,17 @@ policy_SRC := span chunks host addr server verdict problem yaml date charter rul
 	shadow build \
 	image policy qtype decide decide_question decide_nearest
 ledger-client_SRC := clock log record emit count fold
-dns_SRC := share wire answer svcb message pin pin_write cache tunnel channel trust dot upstream \
+dns_SRC := share wire answer svcb message pin pin_write pin_book cache tunnel channel trust dot upstream \
 	ask resolve addrs way front front_reply front_tunnel front_udp front_pending front_engine front_tcp
 proxy_SRC := proxy limit buf side watch pipes listen conn name pinned weigh again account dial \
 	tunnel relay end forward body \
 	hello opening ja4 flight http http_body http_write refuse
-sidecar_SRC := main config config_part config_dns settings role parent change child shared told \
+sidecar_SRC := main figures flush config config_part config_dns settings role parent change child shared told \
 	reload notify health beneath compile compile_role ipc sockets confine \
-	seccomp resolver engine recorder open_table admin admin_client warden rules \
+	seccomp resolver engine recorder open_table admin admin_dns admin_client warden rules \
 	rules_text rules_differ rules_route rtnl own \
 	verb verb_serve verb_check verb_explain verb_test verb_diff verb_rules \
-	verb_status verb_tail verb_health verb_env verb_token verb_schema \
+	verb_status verb_pins verb_cache verb_tail verb_health verb_env verb_token verb_schema \
 	source
 
 # Unit tests: tests/LAYER/test_NAME.c, linked with its layer and lower ones.

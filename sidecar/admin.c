@@ -11,35 +11,16 @@
 #include <unistd.h>
 
 #include "ledger-client/clock.h"
-#include "proxy/http.h"
-#include "sidecar/role.h"
+#include "sidecar/admin_part.h"
 
 /*
  * The role that answers for the daemon: /metrics, /livez, /readyz, /status.
- * It reads shared pages and HTTP, and can change nothing.
+ * It reads shared pages and HTTP, and can change nothing but have the
+ * resolver forget answers (admin_dns.c).
  */
 #define CONNS_MAX 64u
 #define DEADLINE_S 5
 #define HEAD_MAX_BYTES 8192u
-#define BODY_MAX_BYTES 65536u
-
-struct admin {
-	struct role *role;
-	struct health_page *health;
-	struct event *accept;
-	int fd;
-	unsigned n;
-	char body[BODY_MAX_BYTES];
-	size_t len;
-};
-
-struct conn {
-	struct admin *admin;
-	struct bufferevent *bev;
-	struct event *limit;	/* from its accept to its end */
-	size_t scanned;
-	bool answered;
-};
 
 static const struct {
 	const char *word, *effect;
@@ -98,9 +79,8 @@ admin_is_ready(const struct health *h)
 
 /* ---- bodies ---- */
 
-__attribute__((format(printf, 2, 3)))
-static void
-say(struct admin *a, const char *fmt, ...)
+void
+admin_say(struct admin *a, const char *fmt, ...)
 {
 	size_t left = sizeof(a->body) - a->len;
 	va_list ap;
@@ -111,6 +91,19 @@ say(struct admin *a, const char *fmt, ...)
 	va_end(ap);
 	if (n > 0)
 		a->len += (size_t)n < left ? (size_t)n : left - 1;
+}
+
+void
+admin_say_text(struct admin *a, struct span text)
+{
+	admin_say(a, "\"");
+	for (size_t i = 0; i < text.len; i++)
+		if (text.data[i] < ' ' || text.data[i] > '~' ||
+		    text.data[i] == '"' || text.data[i] == '\\')
+			admin_say(a, "\\u%04x", text.data[i]);
+		else
+			admin_say(a, "%c", text.data[i]);
+	admin_say(a, "\"");
 }
 
 static struct health
@@ -131,7 +124,7 @@ get_livez(struct admin *a)
 	struct health h = look(a);
 	bool live = is_live(&h);
 
-	say(a, live ? "ok\n" : "the parent does not turn\n");
+	admin_say(a, live ? "ok\n" : "the parent does not turn\n");
 	return live ? 200 : 503;
 }
 
@@ -154,26 +147,28 @@ get_readyz(struct admin *a, bool verbose)
 
 		if (ok && !verbose)
 			continue;
-		say(a, "[%s] %s%s%s\n", ok ? "+" : "-", admin_check_word(c),
+		admin_say(a, "[%s] %s%s%s\n", ok ? "+" : "-",
+		    admin_check_word(c),
 		    ok ? "" : " effect: ", ok ? "" : admin_check_effect(c));
 	}
 	for (unsigned i = 0; verbose && i < h.n_roles; i++)
-		say(a, "role %s %u pid %d%s\n", role_word(h.roles[i].kind),
+		admin_say(a, "role %s %u pid %d%s\n",
+		    role_word(h.roles[i].kind),
 		    h.roles[i].index, (int)h.roles[i].pid,
 		    h.roles[i].ready ? "" : " not ready");
 	if (!admin_check_ok(&h, CHECK_SETTINGS_CURRENT))
-		say(a, "not in use before a new start: %s\n",
+		admin_say(a, "not in use before a new start: %s\n",
 		    h.waits_for_start);
 	if (!admin_check_ok(&h, CHECK_ENFORCING))
-		say(a, "not enforcing: %s\n", why_not(&h));
-	say(a, ready ? "ready\n" : "not ready\n");
+		admin_say(a, "not enforcing: %s\n", why_not(&h));
+	admin_say(a, ready ? "ready\n" : "not ready\n");
 	return ready ? 200 : 503;
 }
 
 static void
 gauge(struct admin *a, const char *name, const char *help, uint64_t v)
 {
-	say(a, "# HELP penstock_%s %s\n# TYPE penstock_%s gauge\n"
+	admin_say(a, "# HELP penstock_%s %s\n# TYPE penstock_%s gauge\n"
 	    "penstock_%s %llu\n", name, help, name, name,
 	    (unsigned long long)v);
 }
@@ -185,7 +180,7 @@ counter(struct admin *a, bool openmetrics, const char *name,
 {
 	const char *end = openmetrics ? "" : "_total";
 
-	say(a, "# HELP penstock_%s%s %s\n# TYPE penstock_%s%s counter\n"
+	admin_say(a, "# HELP penstock_%s%s %s\n# TYPE penstock_%s%s counter\n"
 	    "penstock_%s_total %llu\n", name, end, help, name, end, name,
 	    (unsigned long long)v);
 }
@@ -197,7 +192,7 @@ get_metrics(struct admin *a, bool openmetrics)
 
 	a->len = count_text(a->role->counts, openmetrics, a->body,
 	    sizeof(a->body));
-	say(a, "# HELP penstock_build_info Version\n"
+	admin_say(a, "# HELP penstock_build_info Version\n"
 	    "# TYPE penstock_build_info gauge\n"
 	    "penstock_build_info{version=\"%s\"} 1\n", PENSTOCK_VERSION);
 	gauge(a, "policy_generation", "Generation of the policy in force",
@@ -209,15 +204,17 @@ get_metrics(struct admin *a, bool openmetrics)
 	if (h.beat_ms > 0)
 		counter(a, openmetrics, "role_restarts",
 		    "Times a role was started again", h.restarts);
-	say(a, "# HELP penstock_check_ok Checks of readyz\n"
+	admin_say(a, "# HELP penstock_check_ok Checks of readyz\n"
 	    "# TYPE penstock_check_ok gauge\n");
 	for (unsigned c = 0; c < CHECK_COUNT; c++)
-		say(a, "penstock_check_ok{check=\"%s\",effect=\"%s\"} %d\n",
+		admin_say(a, "penstock_check_ok{check=\"%s\","
+		    "effect=\"%s\"} %d\n",
 		    admin_check_word((enum admin_check)c),
 		    admin_check_effect((enum admin_check)c),
 		    admin_check_ok(&h, (enum admin_check)c));
+	admin_dns_metrics(a, openmetrics);
 	if (openmetrics)
-		say(a, "# EOF\n");
+		admin_say(a, "# EOF\n");
 	return 200;
 }
 
@@ -232,42 +229,42 @@ say_identity(struct admin *a, const struct health *h)
 {
 	const struct settings *is = &a->role->settings;
 
-	say(a, "\"version\":\"%s\",\"instance\":\"%s\",\"mode\":\"%s\","
+	admin_say(a, "\"version\":\"%s\",\"instance\":\"%s\",\"mode\":\"%s\","
 	    "\"generation\":%llu,\"digest\":\"", PENSTOCK_VERSION,
 	    is->instance, settings_mode_word(is->mode),
 	    (unsigned long long)h->generation);
 	for (unsigned i = 0; i < sizeof(h->digest); i++)
-		say(a, "%02x", h->digest[i]);
-	say(a, "\"");
+		admin_say(a, "%02x", h->digest[i]);
+	admin_say(a, "\"");
 }
 
 static void
 say_state(struct admin *a, const struct health *h)
 {
-	say(a, "\"started\":%lld,\"engines\":%u,\"engines_ready\":%u,"
+	admin_say(a, "\"started\":%lld,\"engines\":%u,\"engines_ready\":%u,"
 	    "\"restarts\":%u,\"ready\":%s,\"enforcing\":%s,"
 	    "\"not_enforcing\":\"%s\",\"checks\":{",
 	    (long long)h->started_s, h->engines, h->engines_ready,
 	    h->restarts, yes(admin_is_ready(h)),
 	    yes(admin_check_ok(h, CHECK_ENFORCING)), why_not(h));
 	for (unsigned c = 0; c < CHECK_COUNT; c++)
-		say(a, "%s\"%s\":%s", c > 0 ? "," : "",
+		admin_say(a, "%s\"%s\":%s", c > 0 ? "," : "",
 		    admin_check_word((enum admin_check)c),
 		    yes(admin_check_ok(h, (enum admin_check)c)));
-	say(a, "}");
+	admin_say(a, "}");
 }
 
 static void
 say_roles(struct admin *a, const struct health *h)
 {
-	say(a, "\"roles\":[");
+	admin_say(a, "\"roles\":[");
 	for (unsigned i = 0; i < h->n_roles; i++)
-		say(a, "%s{\"role\":\"%s\",\"index\":%u,\"pid\":%d,"
+		admin_say(a, "%s{\"role\":\"%s\",\"index\":%u,\"pid\":%d,"
 		    "\"ready\":%s,\"restarts\":%u}", i > 0 ? "," : "",
 		    role_word(h->roles[i].kind), h->roles[i].index,
 		    (int)h->roles[i].pid, yes(h->roles[i].ready),
 		    h->roles[i].restarts);
-	say(a, "]");
+	admin_say(a, "]");
 }
 
 static void
@@ -286,7 +283,7 @@ say_sums(struct admin *a)
 	};
 
 	for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); i++)
-		say(a, "%s\"%s\":%lld", i > 0 ? "," : "", sums[i].key,
+		admin_say(a, "%s\"%s\":%lld", i > 0 ? "," : "", sums[i].key,
 		    (long long)count_sum(a->role->counts, sums[i].which));
 }
 
@@ -296,16 +293,16 @@ say_denied(struct admin *a)
 {
 	unsigned n = 0;
 
-	say(a, "\"denied\":{");
+	admin_say(a, "\"denied\":{");
 	for (unsigned r = 0; r < REASON_COUNT; r++) {
 		int64_t v = count_denied_sum(a->role->counts,
 		    (enum reason)r);
 
 		if (v > 0)
-			say(a, "%s\"%s\":%lld", n++ > 0 ? "," : "",
+			admin_say(a, "%s\"%s\":%lld", n++ > 0 ? "," : "",
 			    reason_word((enum reason)r), (long long)v);
 	}
-	say(a, "}");
+	admin_say(a, "}");
 }
 
 static unsigned
@@ -313,38 +310,43 @@ get_status(struct admin *a)
 {
 	struct health h = look(a);
 
-	say(a, "{");
+	admin_say(a, "{");
 	say_identity(a, &h);
-	say(a, ",");
+	admin_say(a, ",");
 	say_state(a, &h);
-	say(a, ",");
+	admin_say(a, ",");
 	say_roles(a, &h);
-	say(a, ",");
+	admin_say(a, ",");
 	say_sums(a);
-	say(a, ",");
+	admin_say(a, ",");
 	say_denied(a);
-	say(a, "}\n");
+	admin_say(a, "}\n");
 	return 200;
 }
 
 /* ---- HTTP ---- */
 
 static void
-conn_free(struct conn *c)
+conn_free(struct admin_conn *c)
 {
 	c->admin->n--;
+	*c->prev = c->next;
+	if (c->next != NULL)
+		c->next->prev = c->prev;
 	event_free(c->limit);
 	bufferevent_free(c->bev);
 	free(c);
 }
 
-static void
-reply(struct conn *c, unsigned status, const char *type, bool head_only)
+void
+admin_reply(struct admin_conn *c, unsigned status, const char *type,
+    bool head_only)
 {
 	struct evbuffer *out = bufferevent_get_output(c->bev);
 	const char *word = status == 200 ? "OK" : status == 404 ?
 	    "Not Found" : status == 503 ? "Service Unavailable" :
-	    status == 405 ? "Method Not Allowed" : "Bad Request";
+	    status == 405 ? "Method Not Allowed" : status == 403 ?
+	    "Forbidden" : "Bad Request";
 
 	evbuffer_add_printf(out, "HTTP/1.1 %u %s\r\nContent-Type: %s\r\n"
 	    "Content-Length: %zu\r\nCache-Control: no-store\r\n"
@@ -357,8 +359,8 @@ reply(struct conn *c, unsigned status, const char *type, bool head_only)
 }
 
 /* The path without its query. */
-static bool
-is_path(const struct http_request *rq, const char *path)
+bool
+admin_is_path(const struct http_request *rq, const char *path)
 {
 	const uint8_t *query = memchr(rq->path.data, '?', rq->path.len);
 	size_t len = query == NULL ? rq->path.len :
@@ -385,7 +387,7 @@ wants_openmetrics(const struct http_request *rq)
 }
 
 static void
-serve(struct conn *c, const struct http_request *rq)
+serve(struct admin_conn *c, const struct http_request *rq)
 {
 	struct admin *a = c->admin;
 	const char *type = "text/plain; charset=utf-8";
@@ -393,37 +395,46 @@ serve(struct conn *c, const struct http_request *rq)
 	bool open = wants_openmetrics(rq);
 
 	a->len = 0;
+	if (admin_dns_guarded(c, rq))
+		return;
 	if (rq->method != HTTP_GET && rq->method != HTTP_HEAD) {
-		say(a, "only GET\n");
+		admin_say(a, "only GET\n");
 		status = 405;
-	} else if (is_path(rq, "/livez")) {
+	} else if (admin_is_path(rq, "/livez")) {
 		status = get_livez(a);
-	} else if (is_path(rq, "/readyz") || is_path(rq, "/healthz")) {
+	} else if (admin_is_path(rq, "/readyz") ||
+	    admin_is_path(rq, "/healthz")) {
 		status = get_readyz(a, is_verbose(rq));
-	} else if (is_path(rq, "/status")) {
+	} else if (admin_is_path(rq, "/status")) {
 		status = get_status(a);
 		type = "application/json";
-	} else if (is_path(rq, "/metrics")) {
+	} else if (admin_is_path(rq, "/status/dns")) {
+		status = admin_dns_status(c);
+		type = "application/json";
+	} else if (admin_is_path(rq, "/metrics")) {
 		status = get_metrics(a, open);
 		type = open ? "application/openmetrics-text; version=1.0.0; "
 		    "charset=utf-8" :
 		    "text/plain; version=0.0.4; charset=utf-8";
 	} else {
-		say(a, "try /metrics, /livez, /readyz?verbose, /status\n");
+		admin_say(a, "try /metrics, /livez, /readyz?verbose, "
+		    "/status, /status/dns, /pins\n");
 	}
-	reply(c, status, type, rq->method == HTTP_HEAD);
+	admin_reply(c, status, type, rq->method == HTTP_HEAD);
 }
 
 static void
 on_read(struct bufferevent *bev, void *arg)
 {
 	static struct http_request rq;
-	struct conn *c = arg;
+	struct admin_conn *c = arg;
 	struct evbuffer *in = bufferevent_get_input(bev);
 	size_t len = evbuffer_get_length(in);
 	const uint8_t *p = evbuffer_pullup(in, -1);
 	enum reason why;
 
+	if (c->waits_for != 0)
+		return;		/* what it says after its request */
 	switch (http_request_parse(span_of(p, len), &c->scanned, 80, &rq,
 	    &why)) {
 	case PARSE_DONE:
@@ -438,14 +449,14 @@ on_read(struct bufferevent *bev, void *arg)
 		break;
 	}
 	c->admin->len = 0;
-	say(c->admin, "%s: %s\n", reason_word(why), reason_text(why));
-	reply(c, 400, "text/plain; charset=utf-8", false);
+	admin_say(c->admin, "%s: %s\n", reason_word(why), reason_text(why));
+	admin_reply(c, 400, "text/plain; charset=utf-8", false);
 }
 
 static void
 on_write(struct bufferevent *bev, void *arg)
 {
-	struct conn *c = arg;
+	struct admin_conn *c = arg;
 
 	if (c->answered &&
 	    evbuffer_get_length(bufferevent_get_output(bev)) == 0)
@@ -472,7 +483,7 @@ static void
 conn_new(struct admin *a, int fd)
 {
 	struct timeval limit = { .tv_sec = DEADLINE_S };
-	struct conn *c = a->n < CONNS_MAX ? calloc(1, sizeof(*c)) : NULL;
+	struct admin_conn *c = a->n < CONNS_MAX ? calloc(1, sizeof(*c)) : NULL;
 
 	if (c == NULL) {
 		close(fd);
@@ -495,6 +506,11 @@ conn_new(struct admin *a, int fd)
 		return;
 	}
 	a->n++;
+	c->next = a->conns;
+	if (c->next != NULL)
+		c->next->prev = &c->next;
+	c->prev = &a->conns;
+	a->conns = c;
 	bufferevent_setcb(c->bev, on_read, on_write, on_event, c);
 	bufferevent_enable(c->bev, EV_READ | EV_WRITE);
 }
@@ -528,6 +544,8 @@ admin_start(struct role *r)
 		return -ENOENT;
 	rc = health_open(&a->health, page, false);
 	close(page);
+	if (rc == 0)
+		rc = admin_dns_start(a);
 	if (rc != 0)
 		return rc;
 	a->accept = event_new(r->base, a->fd, EV_READ | EV_PERSIST,
@@ -545,6 +563,13 @@ admin_order(struct role *r, enum ipc_type order)
 }
 
 static void
+admin_gift(struct role *r, enum give what, unsigned index, int fd)
+{
+	(void)index;
+	admin_dns_gift(r->self, what, fd);
+}
+
+static void
 admin_stop(struct role *r)
 {
 	struct admin *a = r->self;
@@ -553,6 +578,7 @@ admin_stop(struct role *r)
 		return;
 	if (a->accept != NULL)
 		event_free(a->accept);
+	admin_dns_stop(a);
 	health_close(a->health);
 	if (a->fd >= 0)
 		close(a->fd);
@@ -562,6 +588,7 @@ admin_stop(struct role *r)
 
 const struct role_ops admin_ops = {
 	.start = admin_start,
+	.gift = admin_gift,
 	.order = admin_order,
 	.stop = admin_stop,
 };

@@ -13,6 +13,7 @@
 #include "sidecar/config.h"
 
 #define WAIT_S 5
+#define REQUEST_BYTES (2 * ADMIN_CLIENT_VALUE_BYTES + 256)
 
 int
 admin_client_where(const char **admin, const char *config)
@@ -140,12 +141,11 @@ read_all(int fd, char *out, size_t size, int64_t deadline_us)
 	return (ssize_t)at;
 }
 
-int
-admin_client_get(const char *admin, const char *path,
-    char out[static ADMIN_CLIENT_BODY_BYTES])
+static int
+ask(const char *admin, const char *method, const char *path, char *out)
 {
 	static struct http_response rs;
-	char request[256];
+	char request[REQUEST_BYTES];
 	size_t scanned = 0;
 	enum reason why;
 	ssize_t got;
@@ -155,7 +155,12 @@ admin_client_get(const char *admin, const char *path,
 	if (fd < 0)
 		return fd;
 	n = snprintf(request, sizeof(request),
-	    "GET %s HTTP/1.1\r\nHost: penstock\r\n\r\n", path);
+	    "%s %s HTTP/1.1\r\nHost: penstock\r\n%s\r\n", method, path,
+	    strcmp(method, "POST") == 0 ? "Content-Length: 0\r\n" : "");
+	if (n >= (int)sizeof(request)) {
+		close(fd);
+		return -ENAMETOOLONG;
+	}
 	if (send(fd, request, (size_t)n, MSG_NOSIGNAL) != n) {
 		close(fd);
 		return -EPIPE;
@@ -171,6 +176,56 @@ admin_client_get(const char *admin, const char *path,
 	memmove(out, out + rs.head_bytes, (size_t)got - rs.head_bytes);
 	out[(size_t)got - rs.head_bytes] = '\0';
 	return n;
+}
+
+int
+admin_client_get(const char *admin, const char *path,
+    char out[static ADMIN_CLIENT_BODY_BYTES])
+{
+	return ask(admin, "GET", path, out);
+}
+
+int
+admin_client_post(const char *admin, const char *path,
+    char out[static ADMIN_CLIENT_BODY_BYTES])
+{
+	return ask(admin, "POST", path, out);
+}
+
+void
+admin_client_value(const char *text, char out[static ADMIN_CLIENT_VALUE_BYTES])
+{
+	static const char digits[] = "0123456789ABCDEF";
+	size_t at = 0;
+
+	for (; *text != '\0' && at + 4 <= ADMIN_CLIENT_VALUE_BYTES; text++) {
+		uint8_t c = (uint8_t)*text;
+
+		if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+		    (c >= 'A' && c <= 'Z') || c == '-' || c == '.' ||
+		    c == '_') {
+			out[at++] = (char)c;
+			continue;
+		}
+		out[at++] = '%';
+		out[at++] = digits[c >> 4];
+		out[at++] = digits[c & 15];
+	}
+	out[at] = '\0';
+}
+
+int
+admin_client_refused(const char *verb, const char *admin, int status,
+    const char *body)
+{
+	if (status != 400 && status != 403 && status != 404 && status != 503) {
+		admin_client_say(verb, admin, status);
+		return EXIT_UNAVAILABLE;
+	}
+	fprintf(stderr, "penstock %s: %s: %.*s\n", verb, admin,
+	    (int)strcspn(body, "\r\n"), body);
+	return status == 403 ? EXIT_PRIVILEGE : status == 400 ? EXIT_USAGE :
+	    EXIT_UNAVAILABLE;
 }
 
 void

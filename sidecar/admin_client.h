@@ -9,7 +9,7 @@
  * How the verbs reach the role admin of a running daemon: "ADDRESS:PORT" or
  * "unix:PATH", from --admin or from the `admin:` of a penstock.yaml.
  */
-#define ADMIN_CLIENT_BODY_BYTES 131072u
+#define ADMIN_CLIENT_BODY_BYTES 524288u
 
 /* The rows of struct verb_option for a verb that asks the daemon; `a` has
  * the texts admin and config. */
@@ -32,6 +32,18 @@ MUST_USE int admin_client_where(const char **admin, const char *config);
  */
 MUST_USE int admin_client_get(const char *admin, const char *path,
     char out[static ADMIN_CLIENT_BODY_BYTES]);
+
+/* POST to it, with nothing but the path; otherwise the same. */
+MUST_USE int admin_client_post(const char *admin, const char *path,
+    char out[static ADMIN_CLIENT_BODY_BYTES]);
+/* What the daemon says to a status other than 200: on stderr, as the exit
+ * status to end with. */
+MUST_USE int admin_client_refused(const char *verb, const char *admin,
+    int status, const char *body);
+/* As a value of a query. */
+#define ADMIN_CLIENT_VALUE_BYTES (3u * 255u + 1)
+void admin_client_value(const char *text,
+    char out[static ADMIN_CLIENT_VALUE_BYTES]);
 
 /* Words on stderr for a result other than the one that was wanted. */
 void admin_client_say(const char *verb, const char *admin, int rc);

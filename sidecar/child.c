@@ -254,6 +254,20 @@ give_ask(struct child *engine, struct child *resolver)
 	close(pair[1]);
 }
 
+/* A pair for what the admin has forgotten. */
+static void
+give_flush(struct child *admin, struct child *resolver)
+{
+	int pair[2];
+
+	if (admin->pid <= 0 || resolver->pid <= 0 || ipc_pair(pair) != 0)
+		return;
+	give(resolver, GIVE_FLUSH, 0, pair[0]);
+	give(admin, GIVE_FLUSH, 0, pair[1]);
+	close(pair[0]);
+	close(pair[1]);
+}
+
 static void
 give_producer(struct child *c)
 {
@@ -278,6 +292,8 @@ give_resolver(struct child *c)
 	for (unsigned i = 0; i < p->n_engines; i++)
 		if (p->children[CHILD_ENGINE + i].pid > 0)
 			give_ask(&p->children[CHILD_ENGINE + i], c);
+	give(c, GIVE_FIGURES, 0, p->figures_fd);
+	give_flush(&p->children[CHILD_ADMIN], c);
 }
 
 static void
@@ -339,6 +355,9 @@ give_admin(struct child *c)
 
 	give(c, GIVE_HEALTH, 0, p->health_ro);
 	give(c, GIVE_LISTENER, 0, p->admin_fd);
+	give(c, GIVE_FIGURES, 0, p->figures_ro);
+	give(c, GIVE_PINS, 0, p->pins_fd);
+	give_flush(c, &p->children[CHILD_RESOLVER]);
 	for (unsigned i = 0; i < COLUMN_ENGINE + p->n_engines; i++)
 		if (i != c->column)
 			give(c, GIVE_COUNTS, i, p->counts_ro[i]);
@@ -401,6 +420,7 @@ take_pins(struct child *c, struct ipc_message *m)
 	for (unsigned i = 0; i < p->n_engines; i++)
 		child_give(&p->children[CHILD_ENGINE + i], GIVE_PINS, 0,
 		    p->pins_fd);
+	child_give(&p->children[CHILD_ADMIN], GIVE_PINS, 0, p->pins_fd);
 }
 
 static void

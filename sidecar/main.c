@@ -20,6 +20,8 @@ static const struct row {
 	{ "diff", verb_diff, "what would a new policy open or close?" },
 	{ "rules", verb_rules, "print, apply, check, remove kernel rules" },
 	{ "status", verb_status, "what does the daemon do now?" },
+	{ "pins", verb_pins, "which names have which addresses now?" },
+	{ "cache", verb_cache, "have the resolver forget its answers" },
 	{ "tail", verb_tail, "show records as they are written" },
 	{ "health", verb_health, "is the daemon live, is it ready?" },
 	{ "env", verb_env, "print the proxy variables for a cell" },

@@ -65,6 +65,7 @@ init(struct parent *p, const struct parent_options *o)
 	p->o = *o;
 	p->ready_due = true;
 	p->state_ro = p->health_ro = -1;
+	p->figures_fd = p->figures_ro = -1;
 	p->image_fd = p->config_dir = p->admin_fd = -1;
 	p->ledger_dir = p->ledger_lock = -1;
 	p->state = p->wake = p->pins_fd = -1;
@@ -446,7 +447,7 @@ static uint64_t
 shared_bytes(const struct parent *p)
 {
 	const int others[] = { p->state, p->health_fd, p->pins_fd,
-	    p->image_fd };
+	    p->figures_fd, p->image_fd };
 	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < COLUMN_ENGINE + p->n_engines; i++)

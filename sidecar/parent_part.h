@@ -97,6 +97,7 @@ struct parent {
 	int limits_fds[LIMIT_ENGINES_MAX];
 	int limits_ro[LIMIT_ENGINES_MAX];	/* for the other engines */
 	int state, wake, health_fd, pins_fd;
+	int figures_fd, figures_ro;	/* the resolver's */
 	int state_ro, health_ro;	/* for whoever only reads them */
 	int listeners[SETTINGS_LISTENERS_MAX];
 	int dns_udp[4], dns_tcp[4];

@@ -8,6 +8,8 @@
 #include "dns/trust.h"
 #include "ledger-client/clock.h"
 #include "ledger-client/log.h"
+#include "sidecar/figures.h"
+#include "sidecar/flush.h"
 #include "sidecar/role.h"
 
 #define CACHE_BYTES (32u << 20)
@@ -20,10 +22,15 @@ struct resolver {
 	struct resolve *resolve;
 	struct pins *pins;
 	struct front *front;
+	struct figures_page *figures;
+	struct event *tell;		/* each FIGURES_MS */
+	struct event *flush;		/* on the pair with the admin; NULL */
 };
 
 static int make_pins(struct role *r, struct resolver *v);
 static int make_front(struct role *r, struct resolver *v);
+static int make_figures(struct role *r, struct resolver *v);
+static void take_flush(struct role *r, struct resolver *v, int fd);
 static int take_sockets(struct role *r, struct resolver *v);
 
 static size_t
@@ -57,6 +64,7 @@ servers(const struct role *r, struct resolver *v, struct resolve_settings *to)
 	int rc;
 
 	memset(to, 0, sizeof(*to));
+	to->counts = r->counts;
 	to->n_zones = 1 + s->n_zones;
 	to->zones[0].servers.n_servers = policy_servers(r,
 	    to->zones[0].servers.servers);
@@ -107,6 +115,9 @@ resolver_start(struct role *r)
 		rc = make_pins(r, v);
 	if (rc == 0)
 		rc = make_front(r, v);
+	if (rc == 0)
+		rc = make_figures(r, v);
+	take_flush(r, v, role_take(r, GIVE_FLUSH, 0));
 	return rc == 0 ? take_sockets(r, v) : rc;
 }
 
@@ -168,6 +179,109 @@ take_sockets(struct role *r, struct resolver *v)
 	return rc;
 }
 
+/* ---- what the admin tells of it, and asks for ---- */
+
+static void
+tell_servers(struct figures *f, const struct resolver *v)
+{
+	struct upstream_state states[UPSTREAM_SERVERS_MAX];
+	struct host suffix;
+	uint32_t n = 0;
+	size_t k;
+
+	for (size_t z = 0; (k = resolve_states(v->resolve, z, &suffix,
+	    states)) > 0; z++)
+		for (size_t i = 0; i < k && n < FIGURES_SERVERS_MAX; i++)
+			f->servers[n++] = (struct figures_server){
+			    .zone = suffix, .is = states[i] };
+	f->n_servers = n;
+}
+
+static void
+tell(evutil_socket_t fd, short what, void *arg)
+{
+	struct resolver *v = arg;
+	struct figures *f = figures_begin(v->figures);
+
+	(void)fd;
+	(void)what;
+	f->at_ms = clock_mono_ms();
+	f->cache_answers = cache_answers(v->cache);
+	f->cache_bytes = cache_bytes(v->cache);
+	f->cache_limit = cache_limit(v->cache);
+	pin_used(v->pins, &f->pins_used, &f->pins_all);
+	f->suspected = front_suspected(v->front);
+	tell_servers(f, v);
+	figures_end(v->figures);
+}
+
+static int
+make_figures(struct role *r, struct resolver *v)
+{
+	struct timeval each = { .tv_sec = FIGURES_MS / 1000 };
+	int fd = role_take(r, GIVE_FIGURES, 0), rc;
+
+	if (fd < 0)
+		return -ENOENT;
+	rc = figures_open(&v->figures, fd, true);
+	close(fd);
+	if (rc != 0)
+		return rc;
+	tell(-1, 0, v);
+	v->tell = event_new(r->base, -1, EV_PERSIST, tell, v);
+	return v->tell != NULL && event_add(v->tell, &each) == 0 ? 0 :
+	    -ENOMEM;
+}
+
+static void
+flush_close(struct resolver *v)
+{
+	if (v->flush == NULL)
+		return;
+	close(event_get_fd(v->flush));
+	event_free(v->flush);
+	v->flush = NULL;
+}
+
+static void
+on_flush(evutil_socket_t fd, short what, void *arg)
+{
+	struct resolver *v = arg;
+	struct flush_order o;
+	struct flush_done done;
+	int rc = flush_order_read((int)fd, &o);
+
+	(void)what;
+	if (rc == -EAGAIN)
+		return;
+	if (rc == 0) {
+		done.number = o.number;
+		done.answers = cache_flush(v->cache, o.name.len > 0 ?
+		    &o.name : NULL);
+		tell(-1, 0, v);
+		rc = flush_done_send((int)fd, &done);
+		log_line(LOG_INFO_, "cache flushed name=%s answers=%llu",
+		    o.name.len > 0 ? o.name.name : "(all)",
+		    (unsigned long long)done.answers);
+	}
+	if (rc != 0)
+		flush_close(v);	/* the admin is gone, or speaks otherwise */
+}
+
+/* Without it nothing is flushed, and the admin says so. */
+static void
+take_flush(struct role *r, struct resolver *v, int fd)
+{
+	flush_close(v);
+	if (fd < 0)
+		return;
+	v->flush = event_new(r->base, fd, EV_READ | EV_PERSIST, on_flush, v);
+	if (v->flush == NULL)
+		close(fd);
+	else if (event_add(v->flush, NULL) != 0)
+		flush_close(v);
+}
+
 static void
 resolver_policy(struct role *r, const struct policy *old)
 {
@@ -193,7 +307,9 @@ resolver_gift(struct role *r, enum give what, unsigned index, int fd)
 	struct resolver *v = r->self;
 
 	(void)index;
-	if (what != GIVE_ASK)
+	if (what == GIVE_FLUSH)
+		take_flush(r, v, fd);
+	else if (what != GIVE_ASK)
 		close(fd);
 	else if (front_add_engine(v->front, fd) != 0)
 		role_fail(r);
@@ -211,6 +327,10 @@ resolver_stop(struct role *r)
 {
 	struct resolver *v = r->self;
 
+	flush_close(v);
+	if (v->tell != NULL)
+		event_free(v->tell);
+	figures_close(v->figures);
 	front_free(v->front);
 	resolve_free(v->resolve);
 	cache_free(v->cache);

@@ -78,7 +78,10 @@ enum give {
 	GIVE_LISTENER,		/* engine: index in settings.listeners;
 				 * admin: its listening socket */
 	GIVE_DNS_UDP, GIVE_DNS_TCP,
-	GIVE_PINS,		/* from the resolver, then to the engines */
+	GIVE_PINS,		/* from the resolver, then to the engines and
+				 * the admin */
+	GIVE_FIGURES,		/* the resolver's page (admin: read-only) */
+	GIVE_FLUSH,		/* SEQPACKET admin <-> resolver */
 	GIVE_ASK,		/* SEQPACKET resolver <-> engine, by engine */
 	GIVE_LEDGER_DIR,	/* recorder: where to write; absent: stdout */
 	GIVE_LEDGER_FILE,	/* recorder: the open file, where the

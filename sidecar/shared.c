@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "ledger-client/log.h"
+#include "sidecar/figures.h"
 #include "sidecar/sockets.h"
 
 #define RESET_PER_WAKE 64u
@@ -130,8 +131,12 @@ make_memory(struct parent *p)
 	p->state = emit_state_create();
 	p->state_ro = p->state < 0 ? p->state : emit_read_only(p->state);
 	p->health_ro = emit_read_only(p->health_fd);
+	p->figures_fd = figures_create();
+	p->figures_ro = p->figures_fd < 0 ? -1 :
+	    emit_read_only(p->figures_fd);
 	p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (p->state_ro < 0 || p->health_ro < 0 || p->wake < 0)
+	if (p->state_ro < 0 || p->health_ro < 0 || p->figures_ro < 0 ||
+	    p->wake < 0)
 		return -ENOMEM;
 	rc = make_counts(p);
 	if (rc == 0)

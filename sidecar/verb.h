@@ -76,6 +76,8 @@ int verb_test(int argc, char **argv);
 int verb_diff(int argc, char **argv);
 int verb_rules(int argc, char **argv);
 int verb_status(int argc, char **argv);
+int verb_pins(int argc, char **argv);
+int verb_cache(int argc, char **argv);
 int verb_tail(int argc, char **argv);
 int verb_health(int argc, char **argv);
 int verb_env(int argc, char **argv);

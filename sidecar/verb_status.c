@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sidecar/verb.h"
 
+#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "sidecar/admin_client.h"
@@ -11,7 +14,7 @@
 
 struct asked {
 	const char *admin, *config;
-	bool json;
+	bool json, dns;
 };
 
 static int
@@ -22,13 +25,19 @@ read_options(int argc, char **argv, struct asked *a)
 		ADMIN_CLIENT_OPTIONS(a),
 	};
 	const struct verb v = {
-		"status", "", "What does the daemon do now?\n",
+		"status", "[dns]", "What does the daemon do now, or its "
+		"resolver?\n",
 		"0, 2 usage, 69 no daemon answers, 78 bad configuration, "
 		"1 failure",
-		0, 0, options, sizeof(options) / sizeof(options[0])
+		0, 1, options, sizeof(options) / sizeof(options[0])
 	};
+	int rc = verb_read(&v, argc, argv);
 
-	return verb_read(&v, argc, argv);
+	if (rc != VERB_GO || argv[optind] == NULL)
+		return rc;
+	a->dns = strcmp(argv[optind], "dns") == 0;
+	return a->dns ? rc : verb_wrong(&v, "there is no status of %s",
+	    argv[optind]);
 }
 
 static const char *
@@ -115,6 +124,77 @@ print_table(const json_t *o)
 	print_checks(o);
 }
 
+/* ---- dns ---- */
+
+static void
+print_server(const json_t *o)
+{
+	printf("  resolver     %s", text(o, "resolver"));
+	if (text(o, "zone")[0] != '\0')
+		printf(" for %s", text(o, "zone"));
+	printf("  %s%s\n    %lld tries, %lld answers, %lld timeouts, %lld "
+	    "failures", json_is_true(json_object_get(o, "up")) ? "up" :
+	    "DOWN", json_is_true(json_object_get(o, "tls")) ? ", tls" : "",
+	    number(o, "tries"), number(o, "answers"), number(o, "timeouts"),
+	    number(o, "failures"));
+	if (number(o, "other_case") > 0)
+		printf(", %lld in other letters' case",
+		    number(o, "other_case"));
+	if (number(o, "answers") > 0)
+		printf("\n    mean %lld.%03lld ms", number(o, "mean_us") / 1000,
+		    number(o, "mean_us") % 1000);
+	if (number(o, "p50_within_ms") > 0)
+		printf(", half within %lld ms", number(o, "p50_within_ms"));
+	if (number(o, "p99_within_ms") > 0)
+		printf(", 99%% within %lld ms", number(o, "p99_within_ms"));
+	putchar('\n');
+}
+
+static void
+print_cells(const json_t *pins)
+{
+	const json_t *cells = json_object_get(pins, "cells"), *v;
+	size_t i;
+
+	if (cells == NULL)
+		printf("    cells: for root and the daemon's user only, by "
+		    "admin: unix:PATH\n");
+	json_array_foreach(cells, i, v)
+		printf("    %-20s %lld, of its own %lld, at most %lld\n",
+		    text(v, "cell"), number(v, "used"), number(v, "own"),
+		    number(v, "most"));
+	if (number(pins, "cells_not_shown") > 0)
+		printf("    and %lld cells more\n",
+		    number(pins, "cells_not_shown"));
+}
+
+static void
+print_dns(const json_t *o)
+{
+	const json_t *servers = json_object_get(o, "servers"), *v;
+	const json_t *cache = json_object_get(o, "cache");
+	const json_t *pins = json_object_get(o, "pins");
+	const json_t *tunnels = json_object_get(o, "tunnels");
+	size_t i;
+
+	if (!json_is_true(json_object_get(o, "fresh")))
+		printf("THE RESOLVER IS AWAY: this is of %lld s ago\n",
+		    number(o, "age_ms") / 1000);
+	json_array_foreach(servers, i, v)
+		print_server(v);
+	printf("  asked        %lld questions upstream\n",
+	    number(o, "asked"));
+	printf("  cache        %lld answers, %lld of %lld bytes, %lld hits, "
+	    "%lld misses\n", number(cache, "entries"),
+	    number(cache, "bytes"), number(cache, "limit_bytes"),
+	    number(cache, "hits"), number(cache, "misses"));
+	printf("  pins         %lld of %lld places\n", number(pins, "used"),
+	    number(pins, "limit"));
+	print_cells(pins);
+	printf("  tunnels      %lld domains suspected now, %lld so far\n",
+	    number(tunnels, "suspected"), number(tunnels, "total"));
+}
+
 int
 verb_status(int argc, char **argv)
 {
@@ -129,7 +209,8 @@ verb_status(int argc, char **argv)
 	rc = admin_client_where(&a.admin, a.config);
 	if (rc != 0)
 		return rc;
-	rc = admin_client_get(a.admin, "/status", body);
+	rc = admin_client_get(a.admin, a.dns ? "/status/dns" : "/status",
+	    body);
 	if (rc != 200) {
 		admin_client_say("status", a.admin, rc);
 		return EXIT_UNAVAILABLE;
@@ -144,7 +225,7 @@ verb_status(int argc, char **argv)
 		    err.text);
 		return EXIT_UNAVAILABLE;
 	}
-	print_table(o);
+	(a.dns ? print_dns : print_table)(o);
 	json_decref(o);
 	return 0;
 }

@@ -70,7 +70,7 @@ help_and_manual_agree(void **state)
 	for (at = man; (at = strstr(at, ".It Cm ")) != NULL; at++)
 		in_manual += strstr(at, " Ta ") != NULL &&
 		    strstr(at, " Ta ") < strchr(at, '\n');
-	assert_int_equal(in_help, 13);
+	assert_int_equal(in_help, 15);
 	assert_int_equal(in_manual, in_help);
 }
 
