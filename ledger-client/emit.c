@@ -294,6 +294,12 @@ recorder_ok(const struct emit *e)
 	    emit_recorder_lives(e);
 }
 
+size_t
+emit_bytes(const struct emit *e)
+{
+	return e->size;
+}
+
 bool
 emit_ready(const struct emit *e)
 {

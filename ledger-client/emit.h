@@ -30,6 +30,8 @@ MUST_USE int emit_open(struct emit **out, int ring_fd, int state_fd,
     int wake_fd);
 void emit_close(struct emit *e);
 
+/* How much the ring holds. */
+size_t emit_bytes(const struct emit *e);
 /* True while its heartbeat is young, whether it can write or not. */
 MUST_USE bool emit_recorder_lives(const struct emit *e);
 /* True when a decision may be taken now: recorder ok, heartbeat young, room

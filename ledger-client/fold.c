@@ -5,17 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOTS 256u
+#define SETS 256u		/* all told at once they fit into a ring of
+				 * the default size */
+#define WAYS 8u			/* places of a set */
+#define KEPT_PART 2u		/* of the ring, for what is still to be told of
+				 * answers: beyond it each is told at once */
 #define CROWDS 4096u		/* cells and reasons of one window */
 #define CROWD_PROBES 16u
 
 struct slot {
-	bool used;
-	uint32_t more;		/* since the record below */
+	struct record *record;	/* of the first, cut to its size; time and
+				 * client of the latest; NULL: free */
+	uint32_t more;		/* since then */
+	uint32_t hash;		/* of what must be equal, in part */
 	size_t kept_bytes;	/* room in the ring for the rest's record */
 	int64_t since_us;
-	struct record record;	/* of the first; time and client of the
-				 * latest */
 };
 
 /* The refusals of one cell for one reason in this window. */
@@ -32,7 +36,8 @@ struct fold {
 	struct emit *emit;
 	struct event *timer;
 	int64_t window_us;
-	struct slot slots[SLOTS];
+	size_t kept_bytes;	/* of all places */
+	struct slot sets[SETS][WAYS];
 	struct crowd crowds[CROWDS];
 	struct crowd others[REASON_COUNT];	/* of cells without a place */
 };
@@ -47,15 +52,15 @@ mix(uint64_t h, const void *bytes, size_t n)
 	return h;
 }
 
-static struct slot *
-place(struct fold *f, const struct record *r)
+static uint64_t
+hash_of(const struct record *r)
 {
 	struct span name = record_get(r, TEXT_NAME);
 	uint64_t h = mix(14695981039346656037ull, name.data, name.len);
 
 	h = mix(h, &r->client.addr, sizeof(r->client.addr));
 	h = mix(h, &r->qtype, sizeof(r->qtype));
-	return &f->slots[mix(h, &r->reason, sizeof(r->reason)) % SLOTS];
+	return mix(h, &r->reason, sizeof(r->reason));
 }
 
 static bool
@@ -80,16 +85,18 @@ same(const struct record *a, const struct record *b)
 static void
 tell(struct fold *f, struct slot *s)
 {
-	s->record.count = s->more;
+	if (s->record == NULL)
+		return;
+	s->record->count = s->more;
 	if (s->more > 0 && s->kept_bytes > 0)
-		emit_end(f->emit, &s->record, s->kept_bytes);
+		emit_end(f->emit, s->record, s->kept_bytes);
 	else if (s->more > 0)
-		emit_note(f->emit, &s->record);
+		emit_note(f->emit, s->record);
 	else if (s->kept_bytes > 0)
 		emit_release(f->emit, s->kept_bytes);
-	s->more = 0;
-	s->kept_bytes = 0;
-	s->used = false;
+	f->kept_bytes -= s->kept_bytes;
+	free(s->record);
+	*s = (struct slot){ 0 };
 }
 
 /* ---- those that differ ---- */
@@ -231,10 +238,12 @@ on_timer(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	record_init(&now, RECORD_DNS);
 	record_stamp(&now);
-	for (unsigned i = 0; i < SLOTS; i++)
-		if (f->slots[i].used && now.mono_us - f->slots[i].since_us >=
-		    f->window_us)
-			tell(f, &f->slots[i]);
+	for (unsigned i = 0; i < SETS * WAYS; i++) {
+		struct slot *s = &f->sets[i / WAYS][i % WAYS];
+
+		if (now.mono_us - s->since_us >= f->window_us)
+			tell(f, s);
+	}
 	crowds_tell(f);
 	emit_flush(f->emit);
 }
@@ -263,38 +272,64 @@ fold_free(struct fold *f)
 {
 	if (f == NULL)
 		return;
-	for (unsigned i = 0; i < SLOTS; i++)
-		tell(f, &f->slots[i]);
+	for (unsigned i = 0; i < SETS * WAYS; i++)
+		tell(f, &f->sets[i / WAYS][i % WAYS]);
 	crowds_tell(f);
 	if (f->timer != NULL)
 		event_free(f->timer);
 	free(f);
 }
 
-/* The place of an equal record of this window, with this one counted in. */
-static bool
-count_in(struct slot *s, const struct record *r, int64_t window_us)
+/* Its place, with an equal record of this window or free: of other records
+ * the oldest gives way. */
+static struct slot *
+place(struct fold *f, const struct record *r)
 {
-	if (!s->used || !same(&s->record, r) ||
-	    r->mono_us - s->since_us >= window_us)
-		return false;
-	s->more++;
-	s->record.wall_us = r->wall_us;
-	s->record.mono_us = r->mono_us;
-	s->record.client = r->client;
-	if (!endpoint_eq(&s->record.original, &r->original))
-		s->record.original = (struct endpoint){ 0 };
-	s->record.via = r->via;
-	return true;
+	uint64_t h = hash_of(r);
+	uint32_t hash = (uint32_t)(h >> 32);
+	struct slot *set = f->sets[h % SETS], *best = set;
+
+	for (unsigned i = 0; i < WAYS; i++) {
+		struct slot *s = &set[i];
+
+		if (s->record != NULL && s->hash == hash &&
+		    same(s->record, r)) {
+			if (r->mono_us - s->since_us >= f->window_us)
+				tell(f, s);
+			return s;
+		}
+		if (s->since_us < best->since_us)
+			best = s;	/* 0: it is free */
+	}
+	tell(f, best);
+	best->hash = hash;
+	return best;
 }
 
 static void
-keep(struct slot *s, const struct record *r, size_t kept_bytes)
+count_in(struct slot *s, const struct record *r)
 {
-	memcpy(&s->record, r, record_size(r));
-	s->used = true;
+	struct record *kept = s->record;
+
+	s->more++;
+	kept->wall_us = r->wall_us;
+	kept->mono_us = r->mono_us;
+	kept->client = r->client;
+	if (!endpoint_eq(&kept->original, &r->original))
+		kept->original = (struct endpoint){ 0 };
+	kept->via = r->via;
+}
+
+/* False: no memory, and the next one is a record of its own again. */
+static bool
+keep(struct slot *s, const struct record *r)
+{
+	s->record = malloc(record_size(r));
+	if (s->record == NULL)
+		return false;
+	memcpy(s->record, r, record_size(r));
 	s->since_us = r->mono_us;
-	s->kept_bytes = kept_bytes;
+	return true;
 }
 
 void
@@ -302,26 +337,40 @@ fold_note(struct fold *f, const struct record *r)
 {
 	struct slot *s = place(f, r);
 
-	if (count_in(s, r, f->window_us) || fold_takes(f, r))
+	if (s->record != NULL) {
+		count_in(s, r);
 		return;
-	tell(f, s);
-	keep(s, r, 0);
+	}
+	if (fold_takes(f, r))
+		return;
+	(void)keep(s, r);
 	emit_note(f->emit, r);
 }
 
 int
 fold_decision(struct fold *f, const struct record *r)
 {
-	struct slot *s = place(f, r);
+	size_t bytes = record_size(r);
+	struct slot *s;
 	int rc;
 
 	if (!emit_ready(f->emit))
 		return -EAGAIN;
-	if (count_in(s, r, f->window_us))
+	s = place(f, r);
+	if (s->record != NULL) {
+		count_in(s, r);
 		return 0;
-	tell(f, s);
-	rc = emit_decision(f->emit, r, record_size(r));
-	if (rc == 0)
-		keep(s, r, record_size(r));
-	return rc;
+	}
+	if (f->kept_bytes + bytes > emit_bytes(f->emit) / KEPT_PART)
+		return emit_decision(f->emit, r, 0);
+	rc = emit_decision(f->emit, r, bytes);
+	if (rc != 0)
+		return rc;
+	if (!keep(s, r)) {
+		emit_release(f->emit, bytes);
+		return 0;
+	}
+	s->kept_bytes = bytes;
+	f->kept_bytes += bytes;
+	return 0;
 }

@@ -10,8 +10,9 @@
  * Equal questions (client, cell, name, type, verdict, reason, rule and
  * generation) as few records: the first is handed over at once, those of the
  * window after it are one record with their number in `count`, at the
- * window's end or when another question takes the place.  None goes
- * uncounted.  The same serves for clients that the proxy turns away: where
+ * window's end or when another question takes the place; there are 2048, in
+ * sets of 8, and half of the ring is for what they are still to tell of
+ * answers.  None goes uncounted.  The same serves for clients that the proxy turns away: where
  * they chose several destinations the later record has none.
  *
  * Refusals that differ are bounded too, for each cell and reason: beyond

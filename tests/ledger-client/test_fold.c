@@ -25,10 +25,10 @@ struct world {
 };
 
 static struct world
-world_new(void)
+world_new_of(size_t ring_bytes, unsigned window_ms)
 {
 	struct world w = { .base = event_base_new() };
-	int ring = emit_ring_create(1 << 20), state = emit_state_create();
+	int ring = emit_ring_create(ring_bytes), state = emit_state_create();
 
 	w.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	assert_int_equal(emit_open(&w.emit, ring, state, w.wake), 0);
@@ -37,9 +37,15 @@ world_new(void)
 	emit_state_beat(w.state, true);
 	close(ring);
 	close(state);
-	w.fold = fold_new(w.base, w.emit, WINDOW_MS);
+	w.fold = fold_new(w.base, w.emit, window_ms);
 	assert_non_null(w.fold);
 	return w;
+}
+
+static struct world
+world_new(void)
+{
+	return world_new_of(1 << 20, WINDOW_MS);
 }
 
 static void
@@ -134,16 +140,16 @@ none_is_lost_when_places_are_short(void **state)
 	char name[32], cell[32];
 
 	(void)state;
-	for (unsigned i = 0; i < 2000; i++) {
+	for (unsigned i = 0; i < 9000; i++) {
 		snprintf(name, sizeof(name), "n%u.test", i);
 		snprintf(cell, sizeof(cell), "c%u", i / FOLD_DISTINCT);
 		refuse(&w, name, cell, 1, REASON_NO_RULE);
 		refuse(&w, name, cell, 1, REASON_NO_RULE);
 	}
-	assert_in_range(w.refusals, 2000, 4000 - 1);
+	assert_in_range(w.refusals, 9000 + 4096, 18000 - 1);
 	fold_free(w.fold);
 	read_all(&w);
-	assert_int_equal(w.refusals, 4000);
+	assert_int_equal(w.refusals, 18000);
 	world_free(&w);
 }
 
@@ -382,6 +388,46 @@ answers_for_many_names_are_all_told(void **state)
 	world_free(&w);
 }
 
+/* A client that asks for a thousand names in turn has a record for each, and
+ * one for the rest. */
+static void
+answers_for_many_names_in_turn_are_folded(void **state)
+{
+	struct world w = world_new_of(1 << 20, 600000);
+	char name[32];
+
+	(void)state;
+	for (unsigned i = 0; i < 10000; i++) {
+		snprintf(name, sizeof(name), "n%u.test", i % 1000);
+		assert_int_equal(answer_name(&w, 1, name), 0);
+	}
+	assert_in_range(w.records, 1000, 1100);
+	fold_free(w.fold);
+	read_all(&w);
+	assert_in_range(w.records, 2000, 2200);
+	assert_int_equal(w.refusals, 10000);
+	world_free(&w);
+}
+
+/* What is kept for the rest takes no more than its part of a small ring. */
+static void
+what_is_still_to_be_told_leaves_room_for_others(void **state)
+{
+	struct world w = world_new_of(65536, 600000);
+	char name[32];
+
+	(void)state;
+	for (unsigned i = 0; i < 4000; i++) {
+		snprintf(name, sizeof(name), "n%u.test", i % 2000);
+		assert_int_equal(answer_name(&w, 1, name), 0);
+		assert_true(emit_ready(w.emit));
+	}
+	fold_free(w.fold);
+	read_all(&w);
+	assert_int_equal(w.refusals, 4000);
+	world_free(&w);
+}
+
 static void
 answers_are_folded_by_their_type_and_counted(void **state)
 {
@@ -462,6 +508,9 @@ main(void)
 		cmocka_unit_test(
 		    the_rest_of_a_flood_says_what_all_have_in_common),
 		cmocka_unit_test(answers_for_many_names_are_all_told),
+		cmocka_unit_test(answers_for_many_names_in_turn_are_folded),
+		cmocka_unit_test(
+		    what_is_still_to_be_told_leaves_room_for_others),
 		cmocka_unit_test(answers_are_folded_by_their_type_and_counted),
 		cmocka_unit_test(
 		    a_recorder_that_is_away_refuses_a_repeated_answer_too),
