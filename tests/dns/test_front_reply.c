@@ -165,6 +165,31 @@ a_denied_name_leads_to_the_sinkhole(void **state)
 	world_free(w);
 }
 
+/* What a client makes of one label is asked for by its full name, if at all:
+ * no other ever leaves. */
+static void
+no_suffix_is_appended_for_a_client(void **state)
+{
+	struct front_settings s = { .n_search = 2 };
+	struct world *w;
+	struct record rec;
+
+	(void)state;
+	s.search[0] = one_host("team.allowed.test");
+	s.search[1] = one_host("corp.test");
+	w = world_with(&s);
+	assert_int_equal(ask(w, "api", TYPE_A)->rcode, RCODE_NXDOMAIN);
+	assert_int_equal(records(w, REASON_NO_RULE, &rec), 1);
+	assert_int_equal(ask(w, "api.corp.test", TYPE_A)->rcode,
+	    RCODE_NXDOMAIN);
+	assert_int_equal(ask(w, "db.team.allowed.test", TYPE_A)->rcode,
+	    RCODE_NXDOMAIN);
+	assert_int_equal(count_sum(w->counts, COUNT_DNS_UPSTREAM), 0);
+	assert_int_equal(ask(w, "api.team.allowed.test", TYPE_A)->answers, 1);
+	assert_int_equal(count_sum(w->counts, COUNT_DNS_UPSTREAM), 1);
+	world_free(w);
+}
+
 /* Where a resolver goes on from a no, an address would end its search. */
 static void
 names_that_are_searched_for_are_not_there(void **state)
@@ -302,6 +327,7 @@ main(void)
 		cmocka_unit_test(no_ech_key_arrives),
 		cmocka_unit_test(a_denied_name_leads_to_the_sinkhole),
 		cmocka_unit_test(names_that_are_searched_for_are_not_there),
+		cmocka_unit_test(no_suffix_is_appended_for_a_client),
 		cmocka_unit_test(a_denied_name_may_be_refused_in_one_word),
 		cmocka_unit_test(a_tunnel_is_told_once_and_may_be_refused),
 		cmocka_unit_test(a_record_says_what_was_told_and_by_whom),
