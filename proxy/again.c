@@ -410,8 +410,9 @@ again_judge(struct conn *c)
 	if (c->open != NULL)
 		c->open->decision.rule = RULE_NONE;
 	ok = find_cell_again(c) && allowed_again(c);
-	if (ok && is_between_requests(c))
-		conn_close_up(c);	/* the next is dialled anew */
+	/* The next is dialled anew, also one whose head has begun. */
+	if (ok && c->end_told && c->state == CONN_NAME)
+		conn_close_up(c);
 	if (ok && c->open != NULL)
 		conn_run(c);		/* by what it rests on now */
 	if (ok)

@@ -792,13 +792,18 @@ a_kept_way_to_a_server_ends_with_the_policy(void **state)
 	int fd = stage_connect(WANTED, 80), server;
 
 	(void)state;
-	for (int i = 0; i < 2; i++) {
-		say(fd, "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
+	for (int i = 0; i < 3; i++) {
+		say(fd, i == 2 ? "t: allowed.test\r\n\r\n" :
+		    "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n");
 		server = stage_accept(web);
 		assert_true(server >= 0);
 		stage_read_head(server, got, sizeof(got));
 		say(server, "HTTP/1.1 204 No Content\r\n\r\n");
 		stage_read_head(fd, got, sizeof(got));
+		if (i == 1) {		/* half of the next is here */
+			say(fd, "GET / HTTP/1.1\r\nHos");
+			usleep(50000);
+		}
 		stage_policy(ALLOW("allowed.test"));
 		assert_int_equal(recv(server, got, 1, 0), 0);
 		close(server);
