@@ -515,6 +515,13 @@ cell_max(const struct proxy *p, uint32_t cell)
 	return part > 0 ? part : 1;
 }
 
+/* Of one client, while its cell is not known. */
+static unsigned
+untold_max(const struct proxy *p)
+{
+	return (cell_max(p, CELL_NONE) + 1) / 2;
+}
+
 static struct span
 cell_id(const struct proxy *p, uint32_t cell)
 {
@@ -537,19 +544,69 @@ place_take(const struct listener *l, const struct endpoint *peer,
 	uint32_t of = l->is.kind == LISTEN_EXPLICIT ? CELL_NONE : cell;
 	struct limit_max max = { .total = p->limits.connections,
 	    .cell = cell_max(p, of), .client = p->limits.per_client,
-	    .apart = (cell_max(p, CELL_NONE) + 1) / 2 };
+	    .apart = untold_max(p) };
 
 	return limit_take(p->parts.limit, &peer->addr, cell_id(p, of), &max,
 	    place);
+}
+
+static void
+is_told(struct conn *c)
+{
+	if (c->is_untold)
+		TAILQ_REMOVE(&c->proxy->untold, c->open, untold);
+	c->is_untold = false;
 }
 
 enum reason
 conn_count_cell(struct conn *c)
 {
 	struct proxy *p = c->proxy;
+	enum reason why = limit_move(p->parts.limit, &c->place,
+	    cell_id(p, c->cell), cell_max(p, c->cell));
 
-	return limit_move(p->parts.limit, &c->place, cell_id(p, c->cell),
-	    cell_max(p, c->cell));
+	if (why == REASON_NONE)
+		is_told(c);
+	return why;
+}
+
+/* The one that has not told its cell for longest: of the same client,
+ * where that is what holds too many. */
+static struct conn *
+longest_untold(struct proxy *p, const struct endpoint *peer, enum reason why)
+{
+	struct opening *o;
+
+	TAILQ_FOREACH(o, &p->untold, untold)
+		if (why == REASON_LIMIT_CELL ||
+		    limit_same_client(&o->of->peer.addr, &peer->addr))
+			return o->of;
+	return NULL;
+}
+
+/* All clients need one of these places to begin, and several cells may come
+ * from one address: who tells nothing gives way to who may.  (A client that
+ * means to ask does so at once.)  REASON_NONE: there is a place now. */
+static enum reason
+place_make(const struct listener *l, const struct endpoint *peer,
+    uint32_t cell, enum reason why, struct limit_place *place)
+{
+	struct proxy *p = l->proxy;
+	struct conn *c = NULL;
+
+	/* A client's own limit, where that is the smaller, is its own affair:
+	 * it is told. */
+	if (l->is.kind == LISTEN_EXPLICIT && (why == REASON_LIMIT_CELL ||
+	    (why == REASON_LIMIT_CLIENT &&
+	    p->limits.per_client > untold_max(p))))
+		c = longest_untold(p, peer, why);
+	if (c == NULL)
+		return why;
+	if (c->state != CONN_END)
+		conn_refuse(c, why);
+	(void)side_flush(&c->client);	/* it is told if it takes it */
+	conn_free(c);
+	return place_take(l, peer, cell, place);
 }
 
 enum record_via
@@ -624,6 +681,8 @@ conn_new(struct listener *l, int fd, const struct endpoint *peer,
 
 	if (refused == REASON_NONE)
 		refused = place_take(l, peer, cell, &place);
+	if (refused != REASON_NONE && !place.held)
+		refused = place_make(l, peer, cell, refused, &place);
 	c = place.held || p->n_refusing < REFUSING_MAX ?
 	    conn_make(l, fd, peer, original) : NULL;
 	if (c == NULL) {
@@ -638,6 +697,10 @@ conn_new(struct listener *l, int fd, const struct endpoint *peer,
 	c->place = place;
 	if (!place.held)
 		p->n_refusing++;
+	c->is_untold = l->is.kind == LISTEN_EXPLICIT && place.held;
+	c->open->of = c;
+	if (c->is_untold)
+		TAILQ_INSERT_TAIL(&p->untold, c->open, untold);
 	p->n_open++;
 	c->late = p->draining;
 	p->n_late += c->late;
@@ -679,6 +742,7 @@ conn_free(struct conn *c)
 
 	account_end(c, (enum record_how)c->how, (enum reason)c->reason);
 	free(c->end);
+	is_told(c);
 	if (c->open != NULL)
 		dial_cancel(c);
 	side_pipe_done(c, &c->client);

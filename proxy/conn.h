@@ -75,6 +75,8 @@ _Static_assert(2 * DIAL_TRIES_MAX < WATCH_TAGS, "old ones and new ones");
 
 /* What is needed until the relay runs, and then given back. */
 struct opening {
+	TAILQ_ENTRY(opening) untold;
+	struct conn *of;
 	struct host name;		/* len 0: nameless */
 	struct endpoint to;		/* nameless: where; port always */
 	enum record_name_from from;
@@ -151,6 +153,8 @@ struct conn {
 	bool is_gone;			/* only its memory is left */
 	bool half_closed;		/* at the sweep before */
 	bool queued;			/* runs again in the next turn */
+	bool is_untold;			/* its place is of those whose cell is
+					 * not known */
 	bool looked;			/* opaque rules were asked */
 	bool inside;			/* in a CONNECT tunnel */
 	bool no_sni;			/* a hello without a name passed */
@@ -169,6 +173,7 @@ struct conn {
 
 LIST_HEAD(conn_list, conn);
 TAILQ_HEAD(conn_queue, conn);
+TAILQ_HEAD(opening_queue, opening);
 
 #define PROXY_TIMEOUTS 8u
 
@@ -193,6 +198,7 @@ struct proxy {
 	struct conn_list open;
 	struct conn_list gone;		/* in memory to the end of the turn */
 	struct conn_queue again;	/* can go on without an edge */
+	struct opening_queue untold;	/* of no cell yet; the oldest first */
 	struct watch *watch;
 	unsigned n_open, n_refusing, n_again;
 	unsigned n_late;		/* of those open; no drain waits */

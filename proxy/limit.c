@@ -161,6 +161,14 @@ key_of(uint64_t x)
 	return x != 0 ? x : 1;
 }
 
+bool
+limit_same_client(const struct addr *a, const struct addr *b)
+{
+	if (addr_is_v4(a) || addr_is_v4(b))
+		return addr_eq(a, b);
+	return memcmp(a->b, b->b, sizeof(uint64_t)) == 0;
+}
+
 /* A keyed mix, so that a client cannot choose whom it shares a place with. */
 static uint64_t
 client_key(const struct limit *l, const struct addr *client, bool apart)

@@ -41,6 +41,8 @@ void limit_close(struct limit *l);
  * *place is zero.  An IPv6 client counts by its /64. */
 MUST_USE enum reason limit_take(struct limit *l, const struct addr *client,
     struct span cell, const struct limit_max *max, struct limit_place *place);
+/* Do both count as one client? */
+bool limit_same_client(const struct addr *a, const struct addr *b);
 /* The connection is another cell's from here on; LIMIT_CELL: it is not. */
 MUST_USE enum reason limit_move(struct limit *l, struct limit_place *place,
     struct span cell, unsigned cell_max);

@@ -295,6 +295,7 @@ proxy_new(struct proxy **out, const struct proxy_parts *parts)
 	LIST_INIT(&p->open);
 	LIST_INIT(&p->gone);
 	TAILQ_INIT(&p->again);
+	TAILQ_INIT(&p->untold);
 	p->reserve = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 	p->buffer = malloc(p->limits.copy_buffer_bytes);
 	p->flush = event_new(parts->base, -1, 0, on_flush, p);

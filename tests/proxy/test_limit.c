@@ -236,6 +236,28 @@ a_client_counts_apart_until_its_cell_is_known(void **state)
 	assert_int_equal(take_of(a, "", &x, &max), REASON_NONE);
 }
 
+static void
+an_ipv6_client_is_its_subnet(void **state)
+{
+	static const struct {
+		const char *a, *b;
+		bool same;
+	} t[] = {
+		{ "10.0.0.1", "10.0.0.1", true },
+		{ "10.0.0.1", "10.0.0.2", false },
+		{ "2001:db8::1", "2001:db8::2", true },
+		{ "2001:db8::1", "2001:db8:0:1::1", false },
+		{ "::1", "10.0.0.1", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct addr x = addr(t[i].a), y = addr(t[i].b);
+
+		assert_int_equal(limit_same_client(&x, &y), t[i].same);
+	}
+}
+
 /* As many as a policy can have. */
 static void
 cells_share_no_place(void **state)
@@ -466,6 +488,7 @@ main(void)
 		T(a_cell_does_not_take_the_places_of_another),
 		T(a_connection_that_becomes_another_cells_counts_as_its),
 		T(a_client_counts_apart_until_its_cell_is_known),
+		T(an_ipv6_client_is_its_subnet),
 		T(cells_share_no_place),
 		T(two_engines_never_hold_two_places_of_one),
 		T(what_is_no_table_is_not_opened),

@@ -464,18 +464,40 @@ turned_away(int fd, const char *why)
 	over(1);
 }
 
-/* Of 16 those of no cell may have 4, and one address 2 of them. */
+/* It asks now, and is served. */
+static void
+asks_now(int fd)
+{
+	int server;
+
+	say(fd, "CONNECT allowed.test:443 HTTP/1.1\r\n"
+	    "Host: allowed.test:443\r\n" CREDENTIAL "\r\n");
+	stage_read_head(fd, got, sizeof(got));
+	assert_memory_equal(got, "HTTP/1.1 200", 12);
+	server = stage_accept(origin);
+	assert_true(server >= 0);
+	close(fd);
+	close(server);
+	over(1);
+}
+
+/* Of 16 those of no cell may have 4, and one address 2 of them: who comes then
+ * has the place of the one that is silent for longest. */
 static void
 who_says_nothing_takes_no_cells_place(void **state)
 {
-	int silent[4], fd[4], server[4];
+	int silent[4], fd[4], server[4], late;
 
 	(void)state;
 	begin(2, 16, 20000);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
 		silent[i] = from("203.0.113.50");
-	usleep(50000);
-	turned_away(from("203.0.113.50"), "limit_client");
+		usleep(50000);
+	}
+	late = from("203.0.113.50");
+	turned_away(silent[0], "limit_client");
+	asks_now(late);
+	silent[0] = from("203.0.113.50");
 	for (int i = 0; i < 4; i++) {
 		server[i] = i < 2 ? opens(&fd[i]) : opens_agents(&fd[i]);
 		assert_true(server[i] >= 0);
@@ -483,14 +505,53 @@ who_says_nothing_takes_no_cells_place(void **state)
 	for (int i = 2; i < 4; i++)
 		silent[i] = from("203.0.113.51");
 	usleep(50000);
-	turned_away(from("203.0.113.52"), "limit_cell");
+	close(fd[3]);
+	close(server[3]);
+	over(1);
+	late = from("203.0.113.52");
+	turned_away(silent[1], "limit_cell");
+	asks_now(late);
 	for (int i = 0; i < 4; i++) {
-		close(silent[i]);
-		close(fd[i]);
-		close(server[i]);
+		if (i != 1)
+			close(silent[i]);
+		if (i != 3) {
+			close(fd[i]);
+			close(server[i]);
+		}
 	}
-	over(8);
+	over(6);
 	of_an_agent();
+	end();
+}
+
+/* Who was refused, and stays, is of no use to anybody either. */
+static void
+who_was_refused_gives_way(void **state)
+{
+	struct proxy_limits l;
+	int stays[2], late;
+
+	(void)state;
+	begin(2, 16, 20000);
+	l = stage_limits;
+	l.per_cell = 2;
+	l.connections = 16;
+	l.linger_ms = 20000;
+	stage_limit(&l);
+	for (int i = 0; i < 2; i++) {
+		stays[i] = from("203.0.113.50");
+		say(stays[i], "GET http://allowed.test/ HTTP/1.1\r\n"
+		    "Host: allowed.test\r\nProxy-Authorization: Basic "
+		    "YWdlbnQ6eA==\r\n\r\n");
+		stage_read_head(stays[i], got, sizeof(got));
+		assert_memory_equal(got, "HTTP/1.1 407", 12);
+	}
+	late = from("203.0.113.50");
+	over(1);
+	asks_now(late);
+	for (int i = 0; i < 2; i++)
+		close(stays[i]);
+	over(1);
 	end();
 }
 
@@ -514,12 +575,12 @@ those_of_no_cell_have_a_quarter(void **state)
 		}
 		usleep(50000);
 		more = from("203.0.113.52");
-		stage_read_head(more, got, sizeof(got));
+		stage_read_head(fd[0], got, sizeof(got));
 		assert_memory_equal(got, "HTTP/1.1 503", 12);
 		assert_non_null(strstr(got, "limit_cell"));
-		close(more);
 		r = stage_record(RECORD_END);
 		assert_int_equal(record_get(r, TEXT_CELL).len, 0);
+		close(more);
 		for (int i = 0; i < 2; i++)
 			close(fd[i]);
 		over(2);
@@ -538,6 +599,7 @@ main(void)
 		    a_connection_counts_as_the_cells_that_asked_last),
 		cmocka_unit_test(a_reload_gives_no_place_back),
 		cmocka_unit_test(who_says_nothing_takes_no_cells_place),
+		cmocka_unit_test(who_was_refused_gives_way),
 		cmocka_unit_test(those_of_no_cell_have_a_quarter),
 		cmocka_unit_test(
 		    a_reload_with_fewer_cells_makes_shares_larger),
