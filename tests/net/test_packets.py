@@ -292,7 +292,7 @@ while True:
 """
 
 
-def test_hidden_port_of_the_engine_resolver(lab):
+def test_w15_hidden_port_of_the_engine_resolver(lab):
     """127.0.0.11 in a container: its real port is closed to the agent."""
     lab.unguarded("shared")
     server = lab.start("shared", "/usr/bin/python3", "-c", DOCKER_DNS,
@@ -307,7 +307,7 @@ def test_hidden_port_of_the_engine_resolver(lab):
         lab.down()
 
 
-def test_engine_resolver_is_answered_by_the_forwarder(lab):
+def test_w15_b45_engine_resolver_is_answered_by_the_forwarder(lab):
     """127.0.0.11 port 53 in a container: policy decides there too."""
     lab.unguarded("shared")
     server = lab.start("shared", PYTHON, "-c",
