@@ -205,7 +205,7 @@ ttl_has_its_bounds(void **state)
 
 /* RFC 2308 5: the less of the SOA's own TTL and its minimum. */
 static void
-a_no_lasts_as_its_soa_says(void **state)
+B041_a_no_lasts_as_its_soa_says(void **state)
 {
 	(void)state;
 	begin("a.example", TYPE_A, RCODE_NXDOMAIN);
@@ -349,7 +349,7 @@ main(void)
 		cmocka_unit_test(sixteen_links_and_no_more),
 		cmocka_unit_test(equal_records_are_one_and_many_are_cut),
 		cmocka_unit_test(ttl_has_its_bounds),
-		cmocka_unit_test(a_no_lasts_as_its_soa_says),
+		cmocka_unit_test(B041_a_no_lasts_as_its_soa_says),
 		cmocka_unit_test(an_alias_without_its_end_goes_on),
 		cmocka_unit_test(a_question_for_an_alias_is_not_led_on),
 		cmocka_unit_test(shortened_names_in_the_data_are_whole),

@@ -52,7 +52,7 @@ kept(enum reason reason, int64_t live_s)
 }
 
 static void
-each_kind_of_answer_has_its_longest_life(void **state)
+B041_each_kind_of_answer_has_its_longest_life(void **state)
 {
 	(void)state;
 	kept(REASON_NONE, ANSWER_TTL_MAX_S);
@@ -81,7 +81,7 @@ what_may_not_be_kept_is_not(void **state)
 }
 
 static void
-types_of_a_name_are_apart(void **state)
+B041_types_of_a_name_are_apart(void **state)
 {
 	struct cache *c = cache_new(SOME_BYTES);
 	struct host h = host_of(0);
@@ -154,9 +154,9 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_kind_of_answer_has_its_longest_life),
+		cmocka_unit_test(B041_each_kind_of_answer_has_its_longest_life),
 		cmocka_unit_test(what_may_not_be_kept_is_not),
-		cmocka_unit_test(types_of_a_name_are_apart),
+		cmocka_unit_test(B041_types_of_a_name_are_apart),
 		cmocka_unit_test(the_least_recently_used_makes_room),
 		cmocka_unit_test(one_name_or_all_can_be_forgotten),
 	};

@@ -47,7 +47,7 @@ names_with_and_without_pointers(void **state)
 }
 
 static void
-pointers_lead_backwards_only(void **state)
+N19_pointers_lead_backwards_only(void **state)
 {
 	struct host name;
 	size_t end;
@@ -160,7 +160,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_with_and_without_pointers),
-		cmocka_unit_test(pointers_lead_backwards_only),
+		cmocka_unit_test(N19_pointers_lead_backwards_only),
 		cmocka_unit_test(names_end_within_the_message),
 		cmocka_unit_test(the_longest_name),
 		cmocka_unit_test(what_is_no_host_name_is_a_name_still),

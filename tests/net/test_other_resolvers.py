@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ways to ask another resolver than the front, or to ask the front for more
 than an address; and aliases, of which each name needs a rule of its own."""
+import time
+
 import pytest
 
 from cases import (ASK, GET, TCP, UDP, Case, check_pair, curl, program,
@@ -185,6 +187,27 @@ def test_b040_without_a_time_to_live_each_connection_asks_anew(lab):
         lab.names({**ZONE, name: {"A": ["203.0.113.11"], "ttl": 0}})
         r = lab.agent(*ask)
         assert "at 203.0.113.11" in r.out, r
+    finally:
+        lab.down()
+        lab.names(ZONE)
+
+
+def test_b041_a_failure_does_not_stay(lab):
+    """That it failed is kept for a moment, and never for long."""
+    name = "ill.wild.test"
+    ask = (ASK, "203.0.113.53", name, "1", "udp")
+    lab.names({**ZONE, name: {"rcode": "SERVFAIL"}})
+    try:
+        lab.up("gateway", **SETTINGS)
+        assert "rcode 2" in lab.python(*ask).out
+        asked = lab.asked(name)
+        assert "rcode 2" in lab.python(*ask).out
+        assert lab.asked(name) == asked
+        lab.names({**ZONE, name: ["203.0.113.10"]})
+        end = time.monotonic() + 8
+        while not answered(r := lab.python(*ask)):
+            assert time.monotonic() < end, r
+            time.sleep(0.5)
     finally:
         lab.down()
         lab.names(ZONE)
