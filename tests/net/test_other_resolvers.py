@@ -211,3 +211,29 @@ def test_b041_a_failure_does_not_stay(lab):
     finally:
         lab.down()
         lab.names(ZONE)
+
+
+# first choice, itself; HTTP/3; the other resolver's address as its own
+HINT = "0001" "00" "00010003026833" "00040004cb007142"
+
+
+def test_b050_a_hint_leads_nowhere_by_itself(lab):
+    name = "hint.wild.test"
+    lab.names({**ZONE, name: {"A": ["203.0.113.10"], "raw": {"65": [HINT]}}})
+    ask = (ASK, "203.0.113.53", name, "65", "udp")
+    there = ("curl", "-sSk", "-m", "5", "--resolve",
+             "%s:443:%s" % (name, OTHER), "https://%s/" % name)
+    try:
+        lab.unguarded("gateway")
+        assert "answers 1" in lab.python(*ask).out
+        assert "at " + OTHER in lab.agent(*there).out
+        lab.up("gateway", **SETTINGS)
+        assert "rcode 0" in lab.python(*ask).out
+        r = lab.watched(lambda lab: lab.agent(*there), True)
+        assert "at 203.0.113.10" in r.out and OTHER not in r.out, r
+        assert not any(e.get("addr") == OTHER for e in r.arrived), r
+        r = lab.python(UDP, OTHER, "443", "x")
+        assert "error" in r.out and r.seconds < 1.5, r
+    finally:
+        lab.down()
+        lab.names(ZONE)
