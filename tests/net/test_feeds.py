@@ -69,7 +69,8 @@ def test_text_is_read_by_its_parser(used):
     assert body.endswith("\n") and "# EOF" not in body
     assert len({f.name for f in families}) == len(families)
     for f in families:
-        assert f.documentation and f.type in ("counter", "gauge"), f
+        assert f.documentation, f
+        assert f.type in ("counter", "gauge", "histogram"), f
         assert f.samples, f
     # what the manual lists is there, with its type, and nothing else
     there = dict(re.findall(r"(?m)^# TYPE penstock_(\w+) (\w+)$", body))
