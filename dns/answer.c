@@ -314,8 +314,10 @@ negative_ttl(struct span msg, size_t at, const struct wire_header *h,
 	return false;
 }
 
+/* An alias that this reply has put behind the `had` that were there is asked
+ * for next.  One that was asked for already has nothing. */
 static void
-say_no(struct span msg, size_t at, const struct wire_header *h,
+say_no(struct span msg, size_t at, const struct wire_header *h, uint8_t had,
     struct answer *a)
 {
 	uint32_t ttl_s = 0;
@@ -323,7 +325,7 @@ say_no(struct span msg, size_t at, const struct wire_header *h,
 
 	a->reason = (h->flags & 15) == RCODE_NXDOMAIN ?
 	    REASON_DNS_NXDOMAIN : REASON_DNS_NODATA;
-	a->unfinished = !soa && a->n_links > 0 &&
+	a->unfinished = !soa && a->n_links > had &&
 	    a->reason == REASON_DNS_NODATA;
 	if (!a->unfinished)
 		lower_ttl(a, ttl_s);
@@ -347,6 +349,7 @@ read_reply(struct span msg, const struct host *asked, struct answer *a)
 {
 	struct host name = *asked;
 	enum step step = STEP_LINK;
+	uint8_t had = a->n_links;
 	size_t at = WIRE_HEADER_BYTES;
 	struct span rest = msg;
 	struct wire_header h;
@@ -359,7 +362,7 @@ read_reply(struct span msg, const struct host *asked, struct answer *a)
 	if (step == STEP_BAD || !collect(msg, at, h.answers, &name, a))
 		return false;
 	if (a->n_records == 0)
-		say_no(msg, at, &h, a);
+		say_no(msg, at, &h, had, a);
 	return true;
 }
 

@@ -22,8 +22,8 @@ struct answer {
 				 * DNS_SERVFAIL, DNS_TIMEOUT, LIMIT_MEMORY */
 	uint16_t type;
 	uint8_t n_links;
-	bool unfinished;	/* the chain leads to a name of which the
-				 * reply says nothing */
+	bool unfinished;	/* the chain leads to a name that is new
+				 * with this reply, which says nothing of it */
 	uint16_t n_records;
 	uint32_t ttl_s;		/* the least of all; of a no that of its SOA,
 				 * 0 without one (RFC 2308 5) */

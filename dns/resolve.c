@@ -162,6 +162,7 @@ ask_all_again(struct resolve *r)
 			free(j->answer);
 			j->answer = NULL;
 			j->at = j->name;
+			j->tries = 0;
 			ask(j);
 		}
 }
@@ -239,7 +240,7 @@ goes_on(struct job *j)
 	if (j->answer == NULL || !j->answer->unfinished ||
 	    !answer_last_link(j->answer, &j->at))
 		return false;
-	if (may_follow(j))
+	if (may_follow(j) && j->tries < RESOLVE_TRIES_MAX)
 		return true;
 	answer_none(j->answer, j->type, REASON_DNS_SERVFAIL);
 	return false;

@@ -16,6 +16,9 @@
 struct resolve;
 
 #define RESOLVE_ZONES_MAX 16u
+/* Resolvers follow aliases themselves.  Where one leaves them open, a
+ * question whose tries have come to this many goes no further: SERVFAIL. */
+#define RESOLVE_TRIES_MAX 8u
 
 struct resolve_zone {
 	struct host suffix;		/* len 0: every name */

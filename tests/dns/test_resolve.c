@@ -247,6 +247,90 @@ a_circle_of_aliases_ends(void **state)
 	stage_down();
 }
 
+/* Where the alias of a.example leads: nothing, and no SOA that says so. */
+static size_t
+leads_to_nothing(struct fake *f, const uint8_t *query, size_t len,
+    uint8_t *out)
+{
+	return (query[13] | 0x20) == 'a' ?
+	    leaves_aliases_open(f, query, len, out) :
+	    says_nodata(f, query, len, out);
+}
+
+/* "Ask those": a server of servers of its own (RFC 1034 4.3.1). */
+static size_t
+refers(struct fake *f, const uint8_t *query, size_t len, uint8_t *out)
+{
+	static const uint8_t ns[] = { 0xc0, 12, 0, TYPE_NS, 0, 1, 0, 0, 0, 60,
+	    0, 2, 0xc0, 12 };
+	size_t n = says_nodata(f, query, len, out);
+
+	memcpy(out + n, ns, sizeof(ns));
+	out[9] = 1;
+	return n + sizeof(ns);
+}
+
+static size_t
+leads_to_a_referral(struct fake *f, const uint8_t *query, size_t len,
+    uint8_t *out)
+{
+	return (query[13] | 0x20) == 'a' ?
+	    leaves_aliases_open(f, query, len, out) :
+	    refers(f, query, len, out);
+}
+
+/* What the reply before said is no reason to ask for the same again. */
+static void
+an_alias_to_nothing_is_followed_once(void **state)
+{
+	static const struct {
+		fake_says *says;
+		unsigned asked, links;
+	} cases[] = {
+		{ leads_to_nothing, 2, 1 }, { leads_to_a_referral, 2, 1 },
+		{ refers, 1, 0 }, { says_nodata, 1, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct got *g;
+
+		stage_up(cases[i].says);
+		g = ask("a.example", TYPE_A);
+		assert_int_equal(g->answer.records->reason, REASON_DNS_NODATA);
+		assert_int_equal(g->answer.records->n_links, cases[i].links);
+		assert_int_equal(g->answer.ttl_s, 0);
+		assert_int_equal(asked(), cases[i].asked);
+		stage_down();
+	}
+}
+
+/* An alias in each reply, never the end: a -> b -> c ... */
+static size_t
+leads_ever_on(struct fake *f, const uint8_t *query, size_t len, uint8_t *out)
+{
+	size_t n = fake_says_yes(f, query, len, out) - 16;
+
+	memcpy(out + n, "\300\14\0\5\0\1\0\0\0\36\0\4\1", 13);
+	out[n + 13] = (uint8_t)((query[13] | 0x20) + 1);
+	out[n + 14] = 0xc0;
+	out[n + 15] = 14;
+	return n + 16;
+}
+
+static void
+a_chain_costs_so_many_tries_and_no_more(void **state)
+{
+	struct got *g;
+
+	(void)state;
+	stage_up(leads_ever_on);
+	g = ask("a.example", TYPE_A);
+	assert_int_equal(g->answer.records->reason, REASON_DNS_SERVFAIL);
+	assert_int_equal(asked(), RESOLVE_TRIES_MAX);
+	stage_down();
+}
+
 /* Eight open questions are all there is room for; an equal one joins. */
 static void
 a_full_table_is_the_limit_of_all(void **state)
@@ -413,6 +497,8 @@ main(void)
 		cmocka_unit_test(
 		    an_open_alias_leads_out_of_a_zone_and_not_into_one),
 		cmocka_unit_test(a_circle_of_aliases_ends),
+		cmocka_unit_test(an_alias_to_nothing_is_followed_once),
+		cmocka_unit_test(a_chain_costs_so_many_tries_and_no_more),
 		cmocka_unit_test(a_full_table_is_the_limit_of_all),
 		cmocka_unit_test(a_zone_has_servers_of_its_own),
 		cmocka_unit_test(what_is_open_is_put_to_the_new_servers),

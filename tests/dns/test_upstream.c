@@ -200,6 +200,52 @@ tries_are_two_each_and_four_in_all(void **state)
 	down(3);
 }
 
+/* As bad as it gets: cut over either transport, in another case, and no. */
+static size_t
+is_never_content(struct fake *f, const uint8_t *query, size_t len,
+    uint8_t *out)
+{
+	size_t n = keeps_no_case(f, query, len, out);
+
+	out[2] |= 2;
+	out[3] = 0x80 | RCODE_SERVFAIL;
+	return n;
+}
+
+static size_t
+is_always_cut(struct fake *f, const uint8_t *query, size_t len, uint8_t *out)
+{
+	size_t n = fake_says_yes(f, query, len, out);
+
+	out[2] |= 2;
+	return n;
+}
+
+/* A try is one message over UDP, one over TCP where that is cut, and one more
+ * where its case is another. */
+static void
+a_try_costs_three_messages_at_most(void **state)
+{
+	unsigned udp = 0, tcp = 0;
+
+	(void)state;
+	up(3, is_never_content);
+	assert_int_equal(ask(LONG).reason, REASON_DNS_SERVFAIL);
+	for (unsigned i = 0; i < 3; i++) {
+		udp += fakes[i].n_udp;
+		tcp += fakes[i].n_tcp;
+	}
+	assert_int_equal(udp, UPSTREAM_TRIES);
+	assert_int_equal(tcp, 2 * UPSTREAM_TRIES);
+	down(3);
+
+	up(1, is_always_cut);
+	(void)ask(LONG);
+	assert_int_equal(fakes[0].n_udp, 1);
+	assert_int_equal(fakes[0].n_tcp, 1);
+	down(1);
+}
+
 static void
 a_server_that_does_not_answer_comes_last(void **state)
 {
@@ -285,6 +331,7 @@ main(void)
 		cmocka_unit_test(absence_is_an_answer),
 		cmocka_unit_test(a_failure_leads_to_the_next_server),
 		cmocka_unit_test(tries_are_two_each_and_four_in_all),
+		cmocka_unit_test(a_try_costs_three_messages_at_most),
 		cmocka_unit_test(a_server_that_does_not_answer_comes_last),
 		cmocka_unit_test(it_is_tried_again_after_a_while),
 		cmocka_unit_test(nobody_is_told_after_the_end),
