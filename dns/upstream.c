@@ -22,6 +22,7 @@ struct peer {
 	struct channels *channels;	/* or */
 	struct dot *dot;
 	unsigned failed;		/* times in a row */
+	uint64_t answered_us;		/* when it last did */
 	int64_t down_until_ms;
 	struct upstream_state state;
 };
@@ -160,12 +161,14 @@ may_try(const struct question *q)
 	    q->tries < UPSTREAM_TRIES_EACH * q->upstream->n_servers;
 }
 
+/* Not where it answered others while this one waited: that is the name's, whose
+ * own servers keep it waiting. */
 static void
-peer_failed(struct peer *s)
+peer_failed(struct peer *s, uint64_t asked_us)
 {
 	char at[ADDR_TEXT_BYTES];
 
-	if (++s->failed < UPSTREAM_DOWN_AFTER)
+	if (s->answered_us > asked_us || ++s->failed < UPSTREAM_DOWN_AFTER)
 		return;
 	if (s->failed == UPSTREAM_DOWN_AFTER)
 		log_line(LOG_WARN, "resolver %s does not answer",
@@ -184,6 +187,7 @@ peer_answered(struct peer *s, uint64_t us)
 	s->state.took[k]++;
 	s->state.answered++;
 	s->state.answered_us += us;
+	s->answered_us = now_us();
 	if (s->failed >= UPSTREAM_DOWN_AFTER)
 		log_line(LOG_WARN, "resolver %s answers again",
 		    endpoint_text(&s->is.at, at));
@@ -208,7 +212,7 @@ finish(struct question *q, enum reason why, struct span msg)
 }
 
 static void
-try_failed(struct question *q, enum reason why)
+try_next(struct question *q, enum reason why)
 {
 	struct peer *s = peer_of(q);
 
@@ -217,14 +221,19 @@ try_failed(struct question *q, enum reason why)
 		s->state.timeouts++;
 	else
 		s->state.failures++;
-	/* our own lack of memory is no fault of the server's */
-	if (why != REASON_LIMIT_MEMORY)
-		peer_failed(s);
 	q->tcp = false;
 	if (may_try(q))
 		put(q);
 	else
 		finish(q, why, span_of(NULL, 0));
+}
+
+/* The server's own fault. */
+static void
+try_failed(struct question *q, enum reason why)
+{
+	peer_failed(peer_of(q), q->try_us);
+	try_next(q, why);
 }
 
 static void
@@ -249,7 +258,9 @@ judge(struct question *q, struct span msg)
 		return;
 	}
 	if (rcode != RCODE_NOERROR && rcode != RCODE_NXDOMAIN) {
-		try_failed(q, REASON_DNS_SERVFAIL);
+		/* the name's: whoever may ask for one of a broken zone must
+		 * not put the server behind for all */
+		try_next(q, REASON_DNS_SERVFAIL);
 		return;
 	}
 	peer_answered(s, now_us() - q->try_us);
@@ -272,7 +283,7 @@ on_done(void *arg, enum channel_end end, struct span msg)
 		try_failed(q, REASON_DNS_SERVFAIL);
 		return;
 	case CHANNEL_MEMORY:
-		try_failed(q, REASON_LIMIT_MEMORY);
+		try_next(q, REASON_LIMIT_MEMORY);	/* our own fault */
 		return;
 	}
 }

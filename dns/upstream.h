@@ -16,7 +16,9 @@
  * At most UPSTREAM_TRIES_EACH tries for each server and UPSTREAM_TRIES in
  * all; a time-out, an unsound answer and an RCODE other than NOERROR and
  * NXDOMAIN lead to the next one.  A server that failed UPSTREAM_DOWN_AFTER
- * times in a row comes last for UPSTREAM_DOWN_MS.
+ * times in a row comes last for UPSTREAM_DOWN_MS: by a time-out while it
+ * answered nobody, no connection, or an unsound answer.  An RCODE is none: who
+ * may ask for a name whose zone is broken would move the servers of all.
  */
 #define UPSTREAM_SERVERS_MAX 8u
 #define UPSTREAM_TRIES_EACH 2u

@@ -246,6 +246,81 @@ a_try_costs_three_messages_at_most(void **state)
 	down(1);
 }
 
+/* "No" is an answer: a workload may ask for names whose zones are broken, or
+ * are its own, and others have the servers where they were. */
+static void
+a_no_is_the_names_and_not_the_servers(void **state)
+{
+	static fake_says *const noes[] = { says_servfail, says_refused };
+	struct upstream_state st[UPSTREAM_SERVERS_MAX];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		up(2, noes[i]);
+		for (unsigned k = 0; k < 2 * UPSTREAM_DOWN_AFTER; k++)
+			assert_int_equal(ask("broken.example").reason,
+			    REASON_DNS_SERVFAIL);
+		upstream_states(upstream, st);
+		assert_false(st[0].down);
+		assert_false(st[1].down);
+		assert_int_equal(st[0].failures, 4 * UPSTREAM_DOWN_AFTER);
+		fakes[0].says = fake_says_yes;
+		assert_int_equal(ask("a.example").server, 0);
+		down(2);
+	}
+}
+
+/* It neither makes up for time-outs before it. */
+static void
+a_no_brings_no_server_back(void **state)
+{
+	struct upstream_state st[UPSTREAM_SERVERS_MAX];
+
+	(void)state;
+	up(2, fake_says_yes);
+	for (unsigned i = 0; i < UPSTREAM_DOWN_AFTER; i++) {
+		fakes[0].says = fake_says_nothing;
+		ask("a.example");
+		fakes[0].says = says_servfail;
+		ask("b.example");
+	}
+	upstream_states(upstream, st);
+	assert_true(st[0].down);
+	down(2);
+}
+
+/* Silent for names of one domain, whose own servers keep it waiting. */
+static size_t
+is_silent_for_x(struct fake *f, const uint8_t *query, size_t len, uint8_t *out)
+{
+	return (query[13] | 0x20) == 'x' ? 0 :
+	    fake_says_yes(f, query, len, out);
+}
+
+static void
+silence_for_some_names_is_not_the_servers(void **state)
+{
+	struct upstream_state st[UPSTREAM_SERVERS_MAX];
+	struct got g = { 0 };
+	struct host name;
+
+	(void)state;
+	up(2, fake_says_yes);
+	fakes[0].says = is_silent_for_x;
+	assert_int_equal(host_parse(&name, span_str("x.example")),
+	    REASON_NONE);
+	for (unsigned i = 0; i < 2 * UPSTREAM_DOWN_AFTER; i++)
+		upstream_ask(upstream, &name, TYPE_A, on_done, &g);
+	assert_int_equal(ask("a.example").server, 0);
+	for (int i = 0; i < 1000 && g.n < 2 * UPSTREAM_DOWN_AFTER; i++)
+		event_base_loop(base, EVLOOP_ONCE);
+	assert_int_equal(g.n, 2 * UPSTREAM_DOWN_AFTER);
+	upstream_states(upstream, st);
+	assert_int_equal(st[0].timeouts, 2 * UPSTREAM_DOWN_AFTER);
+	assert_false(st[0].down);
+	down(2);
+}
+
 static void
 a_server_that_does_not_answer_comes_last(void **state)
 {
@@ -254,7 +329,7 @@ a_server_that_does_not_answer_comes_last(void **state)
 
 	(void)state;
 	up(2, fake_says_yes);
-	fakes[0].says = says_servfail;
+	fakes[0].says = fake_says_nothing;
 	for (unsigned i = 0; i < UPSTREAM_DOWN_AFTER; i++)
 		ask("a.example");
 	upstream_states(upstream, st);
@@ -278,7 +353,7 @@ it_is_tried_again_after_a_while(void **state)
 {
 	(void)state;
 	up(2, fake_says_yes);
-	fakes[0].says = says_servfail;
+	fakes[0].says = fake_says_nothing;
 	for (unsigned i = 0; i < UPSTREAM_DOWN_AFTER; i++)
 		ask("a.example");
 	fakes[0].says = fake_says_yes;
@@ -332,6 +407,9 @@ main(void)
 		cmocka_unit_test(a_failure_leads_to_the_next_server),
 		cmocka_unit_test(tries_are_two_each_and_four_in_all),
 		cmocka_unit_test(a_try_costs_three_messages_at_most),
+		cmocka_unit_test(a_no_is_the_names_and_not_the_servers),
+		cmocka_unit_test(a_no_brings_no_server_back),
+		cmocka_unit_test(silence_for_some_names_is_not_the_servers),
 		cmocka_unit_test(a_server_that_does_not_answer_comes_last),
 		cmocka_unit_test(it_is_tried_again_after_a_while),
 		cmocka_unit_test(nobody_is_told_after_the_end),
