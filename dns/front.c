@@ -198,14 +198,18 @@ pin_answer(const struct waiting *w, const struct addrs *a)
 {
 	struct pin_cell cell;
 	int64_t now = clock_mono_ms();
+	enum reason why;
 
 	if (a->n == 0)
 		return REASON_NONE;	/* of another type than addresses */
 	if (!pin_cell_of(w->front->policy, w->cell, &cell))
 		return REASON_UNKNOWN_CELL;
-	return pin_add(w->front->parts.pins, &cell, &w->question.name,
+	why = pin_add(w->front->parts.pins, &cell, &w->question.name,
 	    a->addrs, a->n,
 	    now + (int64_t)a->ttl_s * 1000 + PIN_GRACE_MS, now);
+	if (why == REASON_NONE)
+		front_keep_note(w, &cell, a->ttl_s, now);
+	return why;
 }
 
 /* What a question with these addresses is told: judged, pinned and recorded.
@@ -425,13 +429,13 @@ front_judge(struct waiting *w)
 
 	if (!decide_question(&where, &w->question.name, &w->flow) ||
 	    front_tunnel_refuses(w)) {
-		if (w->engine != NULL)
+		if (w->via == VIA_NONE)
 			front_engine_answer(w, w->flow.reason, NULL);
 		else
 			front_reply_refused(w, &w->flow);
 		return;
 	}
-	if (w->engine == NULL && front_reply_type(w))
+	if (w->via != VIA_NONE && front_reply_type(w))
 		return;
 	if (!emit_ready(f->parts.emit))
 		settle_refused(w, REASON_LEDGER_UNAVAILABLE);
@@ -552,7 +556,8 @@ front_new(struct front **out, const struct front_settings *s,
 	f->datagrams = way_batch_new();
 	f->tunnel = tunnel_new(&s->tunnel);
 	if (f->fold == NULL || f->datagrams == NULL || f->tunnel == NULL ||
-	    front_pending_start(f) < 0) {
+	    front_pending_start(f) < 0 || front_keep_start(f) < 0) {
+		front_pending_stop(f);
 		fold_free(f->fold);
 		way_batch_free(f->datagrams);
 		tunnel_free(f->tunnel);
@@ -573,6 +578,7 @@ front_configure(struct front *f, const struct front_settings *s)
 	now.pending_max = f->settings.pending_max;
 	now.client_max = f->settings.client_max;
 	now.policy_wait_ms = f->settings.policy_wait_ms;
+	now.keep_min_ms = f->settings.keep_min_ms;
 	f->settings = now;
 	tunnel_set(f->tunnel, &now.tunnel);
 }
@@ -599,6 +605,7 @@ front_free(struct front *f)
 	way_batch_free(f->datagrams);
 	tunnel_free(f->tunnel);
 	front_pending_stop(f);
+	front_keep_stop(f);
 	free(f);
 }
 
@@ -642,10 +649,12 @@ void
 front_set_policy(struct front *f, const struct policy *p)
 {
 	struct waiting *w = f->waiting, *next;
+	bool first = f->policy == NULL;
 
 	f->policy = p;
 	pin_set_policy(f->parts.pins, p);
 	front_pending_policy(f);
+	front_keep_policy(f, first);
 	/* what a freed one lets be read goes before the head of the list:
 	 * it is judged by the new policy already */
 	for (; w != NULL; w = next) {

@@ -43,6 +43,8 @@ struct front_settings {
 				 * connections in the same part; default a
 				 * quarter.  Cells share them as
 				 * share_split says. */
+	unsigned keep_min_ms;	/* between two questions of our own for one
+				 * name; default KEEP_MIN_MS */
 	unsigned policy_wait_ms;	/* an engine's question for a policy
 				 * that is yet to come; default
 				 * ASK_TIMEOUT_MS */

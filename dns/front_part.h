@@ -7,13 +7,13 @@
 #include "dns/addrs.h"
 #include "dns/front.h"
 #include "dns/front_tcp.h"
+#include "dns/keep.h"
 #include "dns/message.h"
 #include "dns/share.h"
 #include "dns/way.h"
 #include "ledger-client/fold.h"
 
-/* The state of the front, for front.c, front_engine.c and front_pending.c
- * only. */
+/* The state of the front, for front.c and the files front_*.c only. */
 
 #define FRONT_SOCKETS_MAX 16u
 
@@ -36,7 +36,7 @@ struct waiting {
 	struct way way;			/* UDP */
 	struct front_tcp *tcp;		/* TCP: held until it is answered */
 	struct engine *engine;		/* engine's question (VIA_NONE), or
-					 * NULL when it ended */
+					 * NULL when it ended, or of our own */
 	uint64_t ask_id, generation;	/* engine's, as the cell that it is of */
 	char cell_id[POLICY_ID_BYTES], cell_run[POLICY_ID_BYTES];
 	int64_t deadline_ms;		/* it waits for a policy; 0: it does
@@ -73,6 +73,9 @@ struct front {
 	struct tunnel *tunnel;
 	struct share *share;		/* of each client in the questions */
 	struct share *cells;		/* of each cell, engines' too */
+	struct keep *keep;		/* names that are asked for without
+					 * a client */
+	struct event *keep_tick;
 	struct event *late;		/* a policy that does not come */
 	struct way_batch *datagrams;
 	bool in_batch;			/* datagrams are being read */
@@ -129,6 +132,19 @@ bool front_reply_type(struct waiting *w);
 bool front_tunnel_refuses(struct waiting *w);
 /* What its answer carries. */
 void front_tunnel_answer(const struct waiting *w, size_t bytes);
+
+/* ---- front_keep: names that stay pinned ---- */
+/* 0, or -1 without memory, which leaves nothing. */
+MUST_USE int front_keep_start(struct front *f);
+void front_keep_stop(struct front *f);
+/* The question is our own: it carries nothing of a client's, and nobody waits
+ * for its answer. */
+bool front_keep_asks(const struct waiting *w);
+/* An answer was pinned for the cell. */
+void front_keep_note(const struct waiting *w, const struct pin_cell *cell,
+    uint32_t ttl_s, int64_t now_ms);
+/* Another policy; the first takes over what the table has. */
+void front_keep_policy(struct front *f, bool first);
 
 /* ---- front_pending: what waits ---- */
 /* 0 or -ENOMEM, which leaves nothing. */

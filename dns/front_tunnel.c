@@ -56,6 +56,8 @@ front_tunnel_refuses(struct waiting *w)
 	struct tunnel_look look;
 	struct asked a = { .type = 0 };
 
+	if (front_keep_asks(w))
+		return false;
 	asked_of(&a, w);
 	tunnel_question(f->tunnel, a.cell, a.qname, a.type, clock_mono_ms(),
 	    &look);
@@ -73,6 +75,8 @@ front_tunnel_answer(const struct waiting *w, size_t bytes)
 {
 	struct asked a = { .type = 0 };
 
+	if (front_keep_asks(w))
+		return;
 	asked_of(&a, w);
 	tunnel_answer(w->front->tunnel, a.cell, a.qname, bytes,
 	    clock_mono_ms());

@@ -20,6 +20,8 @@ struct decision {
 	uint32_t rule;		/* RULE_NONE when none decided */
 	bool opaque;		/* protocol: tcp: dial without a look */
 	bool allow_private;	/* the rule opens private addresses */
+	bool kept;		/* of a question: protocol: tcp opens one of
+				 * its ports */
 	bool original_only;	/* only the original destination may be
 				 * dialled: an address rule allowed it */
 };

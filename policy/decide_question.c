@@ -13,6 +13,7 @@ struct open_port {
 	uint32_t deny;		/* the first that denies */
 	uint32_t report;
 	bool allow_private;	/* on one of the open ports */
+	bool kept;		/* protocol: tcp opens one; exact names only */
 };
 
 static void
@@ -26,6 +27,7 @@ port_try(struct open_port *o, uint32_t port)
 	if (f.rule == RULE_NONE || !allows(o->ask, f.rule))
 		return;
 	o->allow_private |= flag(o->ask, f.rule, IMAGE_RULE_ALLOW_PRIVATE);
+	o->kept |= flag(o->ask, f.rule, IMAGE_RULE_OPAQUE);
 	if (f.rule < o->allow) {
 		o->allow = f.rule;
 		o->report = f.report < f.rule ? f.report : RULE_NONE;
@@ -63,6 +65,7 @@ question(const struct ask *q, const struct host *name, struct decision *why)
 	if (o.allow != RULE_NONE) {
 		*why = by_rule(q, o.allow);
 		why->allow_private = o.allow_private;
+		why->kept = o.kept;
 		mark_report(why, o.report);
 	} else if (o.deny != RULE_NONE) {
 		*why = deny(REASON_RULE_DENY, o.deny);

@@ -12,6 +12,6 @@ sidecar_TESTS += confine seccomp
 proxy_TESTS += opening
 sidecar_TESTS += engines health notify told admin_client
 policy_TESTS += build
-dns_TESTS += pin_book
+dns_TESTS += pin_book keep front_keep
 sidecar_TESTS += admin_dns
 REPLAY_TESTS += test_opening test_flood test_shown test_counts

@@ -176,7 +176,7 @@ world_with(const struct front_settings *s)
 	return w;
 }
 
-static struct world * __attribute__((unused))
+static __attribute__((unused)) struct world *
 world_new(void)
 {
 	struct front_settings s = { 0 };

@@ -7,8 +7,9 @@ import subprocess
 
 import pytest
 
-from lab import POLICY, PYTHON
-from test_life import hup
+from lab import NAMES, POLICY, PYTHON
+from test_life import hup, pids
+from test_operators import pins
 
 ECHO = "203.0.113.15"           # of echo.test, and of outer.test
 FIRST, SECOND = "198.18.0.2", "198.18.0.77"
@@ -44,8 +45,8 @@ def ask(lab, source, name):
     return repr(bytes([203, 0, 113, 15]))[2:-1] in r.out
 
 
-def dial(lab, source):
-    return "ready" in lab.python(FROM, source, "dial", ECHO).out
+def dial(lab, source, to=ECHO):
+    return "ready" in lab.python(FROM, source, "dial", to).out
 
 
 @pytest.fixture
@@ -154,3 +155,42 @@ def test_a_policy_without_its_name_cuts_it(held):
     reload(lab, POLICY.replace("hostname: echo.test", "hostname: pkg.test"))
     assert not again()
     lab.record(kind="end", reason="policy_changed")
+
+
+OTHER, THIRD = "203.0.113.10", "203.0.113.99"   # the other echoes too
+
+
+def rotate(lab, to):
+    lab.names({**NAMES, "echo.test": {"A": [to], "ttl": 1}})
+
+
+def pinned(lab, name, address):
+    return address in [p["address"] for p in pins(lab, "--name", name)]
+
+
+def test_a_tcp_rules_name_is_pinned_where_it_moves_with_nobody_asking(lab):
+    """A pool of connections keeps addresses, and asks no more."""
+    try:
+        rotate(lab, ECHO)
+        lab.up("gateway")
+        assert lab.agent("getent", "hosts", "echo.test").status == 0
+        p = lab.start(lab.agent_space, *lab.AS_AGENT, PYTHON, "-c", HOLD,
+                      ECHO, stdout=subprocess.PIPE)
+        assert "ready" in str(p.stdout.readline())
+        assert not dial(lab, FIRST, OTHER)          # nobody's yet
+        rotate(lab, OTHER)
+        lab.wait(lambda: pinned(lab, "echo.test", OTHER), 15, "the move")
+        assert dial(lab, FIRST, OTHER)
+        # what was told to a client stays, and so does its connection
+        assert dial(lab, FIRST, ECHO)
+        p.send_signal(signal.SIGUSR1)
+        assert "again" in str(p.stdout.readline())
+        lab.stop(p)
+        # another resolver goes on where the one before was killed
+        rotate(lab, THIRD)
+        for pid in pids(lab, "resolver"):
+            os.kill(pid, signal.SIGKILL)
+        lab.wait(lambda: pinned(lab, "echo.test", THIRD), 20, "the next")
+    finally:
+        lab.down()
+        lab.names(NAMES)
