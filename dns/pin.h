@@ -54,6 +54,9 @@ void pin_copy(struct pins *to, const struct pins *from, int64_t now_ms);
  * memory, and until the first call, it is as for one cell and nothing ends.
  */
 void pin_set_policy(struct pins *p, const struct policy *policy);
+/* The pins of all cells end whose names `fits` says so of. */
+typedef bool pin_fits(void *arg, const struct host *name);
+void pin_end_names(struct pins *p, pin_fits *fits, void *arg);
 /*
  * The cell's name has these addresses until expires_ms (an address keeps the
  * later of both times).  REASON_NONE: all of them, or the first

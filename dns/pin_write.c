@@ -653,6 +653,20 @@ pin_add(struct pins *p, const struct pin_cell *cell, const struct host *name,
 	return why == REASON_NONE ? put_answer(p, o, &x) : why;
 }
 
+void
+pin_end_names(struct pins *p, pin_fits *fits, void *arg)
+{
+	for (uint32_t i = 0; i < p->head.n_entries; i++) {
+		struct pin_seen e;
+		struct host h;
+
+		if (p->entries[i].len > 0 && pin_read(p, i, &e) &&
+		    host_parse(&h, span_of(e.name, e.len)) == REASON_NONE &&
+		    fits(arg, &h))
+			forget(p, i);
+	}
+}
+
 /* ---- lives ---- */
 
 /* Whose life goes on: marked in the owners that are, so that what they hold

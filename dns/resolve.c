@@ -78,18 +78,48 @@ defaults(struct resolve_settings *s)
 
 /* The deepest zone that the name lies in. */
 static size_t
-zone_of(const struct resolve *r, const struct host *name)
+zone_by(const struct resolve_settings *s, const struct host *name)
 {
 	size_t best = 0;
 
-	for (size_t i = 1; i < r->settings.n_zones; i++) {
-		const struct host *z = &r->settings.zones[i].suffix;
+	for (size_t i = 1; i < s->n_zones; i++) {
+		const struct host *z = &s->zones[i].suffix;
 
-		if (z->len > r->settings.zones[best].suffix.len &&
+		if (z->len > s->zones[best].suffix.len &&
 		    (host_eq(name, z) || host_under(name, z)))
 			best = i;
 	}
 	return best;
+}
+
+static size_t
+zone_of(const struct resolve *r, const struct host *name)
+{
+	return zone_by(&r->settings, name);
+}
+
+static bool
+has_server(const struct upstream_settings *s, const struct server *is)
+{
+	for (size_t i = 0; i < s->n_servers; i++)
+		if (server_eq(&s->servers[i], is))
+			return true;
+	return false;
+}
+
+bool
+resolve_forsakes(const struct resolve *r, const struct resolve_settings *s,
+    const struct host *name)
+{
+	const struct upstream_settings *now =
+	    &r->settings.zones[zone_of(r, name)].servers;
+	const struct upstream_settings *then =
+	    &s->zones[zone_by(s, name)].servers;
+
+	for (size_t i = 0; i < now->n_servers; i++)
+		if (!has_server(then, &now->servers[i]))
+			return true;
+	return false;
 }
 
 int

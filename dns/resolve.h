@@ -56,6 +56,11 @@ void resolve_free(struct resolve *r);
 MUST_USE int resolve_reconfigure(struct resolve *r,
     const struct resolve_settings *s);
 
+/* By these settings: may what is known of the name be from a server that is
+ * not asked for it any more?  Before resolve_reconfigure. */
+MUST_USE bool resolve_forsakes(const struct resolve *r,
+    const struct resolve_settings *s, const struct host *name);
+
 /* What is known without asking; false when it must be asked for. */
 MUST_USE bool resolve_cached(struct resolve *r, const struct host *name,
     uint16_t type, struct resolve_answer *out);

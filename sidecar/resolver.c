@@ -282,6 +282,19 @@ take_flush(struct role *r, struct resolver *v, int fd)
 		flush_close(v);
 }
 
+struct servers_to_be {
+	const struct resolve *now;
+	const struct resolve_settings *then;
+};
+
+static bool
+is_forsaken(void *arg, const struct host *name)
+{
+	const struct servers_to_be *s = arg;
+
+	return resolve_forsakes(s->now, s->then, name);
+}
+
 static void
 resolver_policy(struct role *r, const struct policy *old)
 {
@@ -290,9 +303,15 @@ resolver_policy(struct role *r, const struct policy *old)
 
 	(void)old;
 	struct front_settings told = front_settings(r);
+	int rc = servers(r, v, &s);
 
-	if (servers(r, v, &s) != 0 ||
-	    resolve_reconfigure(v->resolve, &s) != 0) {
+	/* engines dial what is pinned: it is from who is asked today, too */
+	if (rc == 0)
+		pin_end_names(v->pins, is_forsaken, &(struct servers_to_be){
+		    .now = v->resolve, .then = &s });
+	if (rc == 0)
+		rc = resolve_reconfigure(v->resolve, &s);
+	if (rc != 0) {
 		log_line(LOG_ERROR_, "the new resolvers cannot be used");
 		role_fail(r);
 		return;

@@ -780,6 +780,43 @@ the_whole_table_is_less_than_16_mb_and_holds_what_it_says(void **state)
 	close(fd);
 }
 
+static bool
+is_below(void *arg, const struct host *name)
+{
+	return host_under(name, arg);
+}
+
+static void
+names_end_for_all_cells_and_others_stay(void **state)
+{
+	static const char *const texts[] = { "a.corp.example", "a.example",
+	    "a-name-that-takes-more-than-one-of-the-places-in-the-table."
+	    "because-it-is-so-very-long.corp.example" };
+	struct host zone = host_of("corp.example"), h;
+	struct addr a = v4(1);
+	uint32_t used, all;
+	struct pins *w;
+	int fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		h = host_of(texts[i]);
+		assert_true(add(w, CELL("one"), &h, &a, 1, FOR_EVER, 0));
+		assert_true(add(w, CELL("two"), &h, &a, 1, FOR_EVER, 0));
+	}
+	pin_end_names(w, is_below, &zone);
+	for (unsigned i = 0; i < 3; i++) {
+		h = host_of(texts[i]);
+		assert_int_equal(pin_has(w, CELL("one"), &h, &a, 0), i == 1);
+		assert_int_equal(pin_has(w, CELL("two"), &h, &a, 0), i == 1);
+	}
+	pin_used(w, &used, &all);
+	assert_int_equal(used, 2);
+	pin_close(w);
+	close(fd);
+}
+
 /* ---- one comes in the midst of another ---- */
 
 int
@@ -812,6 +849,7 @@ main(void)
 		cmocka_unit_test(what_is_refused_pushes_out_none_of_its_own),
 		cmocka_unit_test(
 		    more_addresses_than_the_table_has_room_for_are_refused),
+		cmocka_unit_test(names_end_for_all_cells_and_others_stay),
 		cmocka_unit_test(
 		    readers_of_another_thread_see_all_names_or_none),
 	};

@@ -417,6 +417,49 @@ the_same_servers_change_nothing(void **state)
 	stage_down();
 }
 
+/* What was pinned from a server that is not asked for the name any more is
+ * not to be dialled; another one beside it takes nothing away. */
+static void
+names_that_move_to_other_servers_are_known(void **state)
+{
+	static const struct {
+		const char *zone, *name;
+		unsigned server;	/* of the zone; 2: both */
+		bool forsaken;
+	} cases[] = {
+		{ "corp.example", "a.corp.example", 1, true },
+		{ "corp.example", "corp.example", 1, true },
+		{ "corp.example", "a.example", 1, false },
+		{ "corp.example", "a.corp.example", 0, false },
+		{ "corp.example", "a.corp.example", 2, false },
+	};
+	struct resolve_settings was, *s;
+
+	(void)state;
+	stage_up(fake_says_yes);
+	was = *settings_for(&fakes[0]);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct host name = host_of(cases[i].name);
+		struct upstream_settings *z;
+
+		s = settings_for(&fakes[0]);
+		s->n_zones = 2;
+		s->zones[1].suffix = host_of(cases[i].zone);
+		z = &s->zones[1].servers;
+		z->n_servers = cases[i].server == 2 ? 2 : 1;
+		z->servers[0].at = fakes[cases[i].server % 2].at;
+		z->servers[1].at = fakes[1].at;
+		assert_int_equal(resolve_forsakes(resolve, s, &name),
+		    cases[i].forsaken);
+		/* and back again: what the zone's own have said */
+		assert_int_equal(resolve_reconfigure(resolve, s), 0);
+		assert_int_equal(resolve_forsakes(resolve, &was, &name),
+		    cases[i].forsaken || cases[i].server == 2);
+		assert_int_equal(resolve_reconfigure(resolve, &was), 0);
+	}
+	stage_down();
+}
+
 static struct got first;
 
 static void
@@ -504,6 +547,7 @@ main(void)
 		cmocka_unit_test(what_is_open_is_put_to_the_new_servers),
 		cmocka_unit_test(the_same_servers_change_nothing),
 		cmocka_unit_test(an_answer_of_the_old_servers_is_not_given),
+		cmocka_unit_test(names_that_move_to_other_servers_are_known),
 		cmocka_unit_test(who_is_told_may_ask_and_cancel),
 	};
 

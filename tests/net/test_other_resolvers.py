@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ways to ask another resolver than the front, or to ask the front for more
 than an address; and aliases, of which each name needs a rule of its own."""
+import json
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from cases import (ASK, GET, TCP, UDP, Case, check_pair, curl, program,
 from lab import HERE, NAMES, POLICY, PYTHON
 from packets import SOCKET, heard, link
 from test_ipv6 import caught
+from test_pins import reload
 
 OTHER = "203.0.113.66"          # a resolver of no rule
 FOUR = "203.0.113.10"
@@ -236,4 +238,37 @@ def test_b050_a_hint_leads_nowhere_by_itself(lab):
         assert "error" in r.out and r.seconds < 1.5, r
     finally:
         lab.down()
+        lab.names(ZONE)
+
+
+def test_a_name_that_moves_into_a_zone_is_asked_there(lab):
+    """What the servers before have said of it is neither told nor dialled,
+    also where the client still has it."""
+    name, zone = "moved.wild.test", lab.dir + "/zone.corp"
+    ask = (ASK, "203.0.113.53", name, "1", "udp")
+    old = ("curl", "-sSk", "-m", "5", "--resolve", name + ":443:203.0.113.10",
+           "https://%s/" % name)
+    lab.names({**ZONE, name: ["203.0.113.10"]})
+    with open(zone, "w") as f:
+        json.dump({name: {"A": ["203.0.113.11"]}}, f)
+    p = lab.start("world", PYTHON, HERE + "/dnsserver.py", "203.0.113.53",
+                  "5353", zone, lab.dir + "/asked.corp", stdout=-1)
+    try:
+        assert p.stdout.readline() == b"ready\n"
+        lab.up("gateway", **SETTINGS)
+        assert answered(lab.python(*ask))
+        assert "at 203.0.113.10" in lab.agent(*old).out
+        with open(lab.conf) as f:
+            text = f.read()
+        with open(lab.conf, "w") as f:
+            f.write(text.replace("dns: {", "dns: {zones: [{suffix: %s, "
+                                 "resolvers: [\"203.0.113.53:5353\"]}], "
+                                 % name))
+        reload(lab, POLICY)
+        r = lab.agent(*old)
+        assert "at 203.0.113.11" in r.out, r
+        assert "address 203.0.113.11" in lab.python(*ask).out
+    finally:
+        lab.down()
+        lab.stop(p)
         lab.names(ZONE)

@@ -194,3 +194,16 @@ def test_a_tcp_rules_name_is_pinned_where_it_moves_with_nobody_asking(lab):
     finally:
         lab.down()
         lab.names(NAMES)
+
+
+def test_a_policy_without_its_name_opens_nothing(cells):
+    """The pin is there still, for minutes; its name is judged by the policy of
+    now, with the address and without."""
+    lab = cells(TOGETHER)
+    assert ask(lab, FIRST, "echo.test") and dial(lab, FIRST)
+    reload(lab, POLICY.replace("hostname: echo.test", "hostname: pkg.test"))
+    assert "echo.test" in lab.verb("pins", "-c", lab.conf).text
+    assert not dial(lab, FIRST)
+    d = lab.record(kind="decision", verdict="deny")
+    assert d["reason"] in ("not_pinned", "nameless"), d
+    assert not ask(lab, FIRST, "echo.test")
