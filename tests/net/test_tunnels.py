@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from lab import PYTHON
+from lab import HERE, PYTHON
 
 SERVER = "203.0.113.67"
 INNER = "10.77.0.1"
@@ -83,12 +83,28 @@ def test_w6_b049_dns2tcp_carries_nothing(lab, mode):
 
 
 @contextlib.contextmanager
-def iodine(lab):
+def iodine(lab, *options):
     """Its server in the world, for t.wild.test and under any name."""
     p = lab.start("world", "iodined", "-f", "-c", "-P", "word", "-l", SERVER,
-                  INNER, "t.wild.test", log="iodined")
+                  *options, INNER, "t.wild.test", log="iodined")
     try:
         yield
+    finally:
+        lab.stop(p)
+
+
+@contextlib.contextmanager
+def nothing_at_any_name(lab):
+    """Where its server takes what is not its own: it is there, and has no
+    address, as the aliases that carry its answers to questions of type A."""
+    zone = os.path.join(lab.dir, "zone.nothing")
+    with open(zone, "w") as f:
+        f.write('{"*": {}}')
+    p = lab.start("world", PYTHON, HERE + "/dnsserver.py", "127.0.0.1", "5353",
+                  zone, os.path.join(lab.dir, "asked.nothing"), stdout=-1)
+    try:
+        assert p.stdout.readline() == b"ready\n"
+        yield "-b", "5353"
     finally:
         lab.stop(p)
 
@@ -149,3 +165,19 @@ def test_w6_iodine_carries_nothing(lab):
                                   reason="dns_type")
         finally:
             lab.down()
+
+
+def test_w6_names_of_a_wildcard_carry_nothing_where_tunnels_are_denied(lab):
+    """Questions for addresses, answers in aliases: nothing but what the names
+    look like tells it from any other."""
+    with nothing_at_any_name(lab) as options, iodine(lab, *options):
+        lab.unguarded("gateway")
+        assert through(lab, SERVER, "A")
+        for action, carried in (("record", True), ("deny", False)):
+            lab.up("gateway", POLICY, extra="dns: {tunnel: %s}\n" % action)
+            try:
+                assert through(lab, "203.0.113.53", "A") == carried
+                assert lab.record(kind="dns", reason="tunnel",
+                                  verdict="allow" if carried else "deny")
+            finally:
+                lab.down()
