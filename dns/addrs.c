@@ -106,8 +106,8 @@ on_aaaa(void *arg, const struct resolve_answer *a)
 }
 
 struct addrs_call *
-addrs_start(struct resolve *r, const struct host *name, addrs_done *done,
-    void *arg, enum reason *why)
+addrs_start(struct resolve *r, struct span cell, const struct host *name,
+    addrs_done *done, void *arg, enum reason *why)
 {
 	static resolve_done *const on[FAMILIES] = { on_a, on_aaaa };
 	struct addrs_call *c = calloc(1, sizeof(*c));
@@ -118,7 +118,8 @@ addrs_start(struct resolve *r, const struct host *name, addrs_done *done,
 	c->done = done;
 	c->arg = arg;
 	for (unsigned i = 0; i < FAMILIES; i++) {
-		c->calls[i] = resolve_start(r, name, types[i], on[i], c, why);
+		c->calls[i] = resolve_start(r, cell, name, types[i], on[i],
+		    c, why);
 		if (c->calls[i] == NULL) {
 			addrs_cancel(c);
 			return NULL;

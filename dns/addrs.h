@@ -28,7 +28,8 @@ MUST_USE bool addrs_cached(struct resolve *r, const struct host *name,
     struct addrs *out);
 /* As resolve_start. */
 MUST_USE struct addrs_call *addrs_start(struct resolve *r,
-    const struct host *name, addrs_done *done, void *arg, enum reason *why);
+    struct span cell, const struct host *name, addrs_done *done, void *arg,
+    enum reason *why);
 void addrs_cancel(struct addrs_call *c);
 
 #endif

@@ -4,10 +4,17 @@
 #include <sodium.h>
 #include <stdlib.h>
 
+/* Those of one cell, by use; the rare cells with one hash share. */
+struct part {
+	struct item *newest, *oldest;
+	size_t bytes;
+};
+
 /* In a chained hash table; the list by use decides what makes room. */
 struct item {
 	struct item *chain;		/* next of the bucket */
-	struct item *newer, *older;
+	struct item *newer, *older;	/* of its part */
+	struct part *part;
 	int64_t until_ms;
 	size_t bytes;			/* of all of this */
 	struct host *name;		/* behind the answer, cut to size */
@@ -16,11 +23,12 @@ struct item {
 
 #define BYTES_EACH 512u		/* about: for the number of buckets */
 #define BYTES_OVER 32u		/* malloc's own, about */
+#define PARTS 256u		/* a power of two; all are looked at for room */
 
 struct cache {
 	struct item **buckets;
 	size_t n_buckets, max, bytes, n;
-	struct item *newest, *oldest;
+	struct part parts[PARTS];
 	uint8_t key[crypto_shorthash_KEYBYTES];
 };
 
@@ -53,16 +61,22 @@ cache_free(struct cache *c)
 	free(c);
 }
 
-static struct item **
-bucket(const struct cache *c, const struct host *name)
+static uint64_t
+hash(const struct cache *c, const void *bytes, size_t n)
 {
 	uint8_t out[crypto_shorthash_BYTES];
 	uint64_t h;
 
-	crypto_shorthash(out, (const uint8_t *)name->name, name->len,
-	    c->key);
+	crypto_shorthash(out, bytes, n, c->key);
 	memcpy(&h, out, sizeof(h));
-	return &c->buckets[h & (c->n_buckets - 1)];
+	return h;
+}
+
+static struct item **
+bucket(const struct cache *c, const struct host *name)
+{
+	return &c->buckets[hash(c, name->name, name->len) &
+	    (c->n_buckets - 1)];
 }
 
 static struct item *
@@ -77,19 +91,25 @@ find(const struct cache *c, const struct host *name, uint16_t type)
 }
 
 static void
-list_remove(struct cache *c, struct item *it)
+list_remove(struct item *it)
 {
-	*(it->newer != NULL ? &it->newer->older : &c->newest) = it->older;
-	*(it->older != NULL ? &it->older->newer : &c->oldest) = it->newer;
+	struct part *p = it->part;
+
+	*(it->newer != NULL ? &it->newer->older : &p->newest) = it->older;
+	*(it->older != NULL ? &it->older->newer : &p->oldest) = it->newer;
+	p->bytes -= it->bytes;
 }
 
 static void
-list_add(struct cache *c, struct item *it)
+list_add(struct item *it)
 {
+	struct part *p = it->part;
+
 	it->newer = NULL;
-	it->older = c->newest;
-	*(it->older != NULL ? &it->older->newer : &c->oldest) = it;
-	c->newest = it;
+	it->older = p->newest;
+	*(it->older != NULL ? &it->older->newer : &p->oldest) = it;
+	p->newest = it;
+	p->bytes += it->bytes;
 }
 
 static void
@@ -100,7 +120,7 @@ drop(struct cache *c, struct item *it)
 	while (*at != it)
 		at = &(*at)->chain;
 	*at = it->chain;
-	list_remove(c, it);
+	list_remove(it);
 	c->bytes -= it->bytes;
 	c->n--;
 	free(it);
@@ -115,8 +135,8 @@ cache_get(struct cache *c, const struct host *name, uint16_t type,
 	if (it == NULL || it->until_ms <= now_ms)
 		return NULL;
 	*ttl_s = (uint32_t)((it->until_ms - now_ms + 999) / 1000);
-	list_remove(c, it);
-	list_add(c, it);
+	list_remove(it);
+	list_add(it);
 	return &it->answer;
 }
 
@@ -150,9 +170,22 @@ item_new(const struct host *name, const struct answer *a)
 	return it;
 }
 
+/* Whoever has the most gives: a cell that asks for ever new names pushes out
+ * its own. */
+static void
+make_room(struct cache *c)
+{
+	struct part *most = &c->parts[0];
+
+	for (unsigned i = 1; i < PARTS; i++)
+		if (c->parts[i].bytes > most->bytes)
+			most = &c->parts[i];
+	drop(c, most->oldest);
+}
+
 void
-cache_put(struct cache *c, const struct host *name, const struct answer *a,
-    int64_t now_ms)
+cache_put(struct cache *c, struct span cell, const struct host *name,
+    const struct answer *a, int64_t now_ms)
 {
 	struct item *old = find(c, name, a->type), *it, **head;
 	uint32_t live = cache_live_s(a);
@@ -163,14 +196,30 @@ cache_put(struct cache *c, const struct host *name, const struct answer *a,
 	if (it == NULL)
 		return;
 	it->until_ms = now_ms + (int64_t)live * 1000;
+	it->part = &c->parts[hash(c, cell.data, cell.len) & (PARTS - 1)];
 	head = bucket(c, name);
 	it->chain = *head;
 	*head = it;
-	list_add(c, it);
+	list_add(it);
 	c->bytes += it->bytes;
 	c->n++;
 	while (c->bytes > c->max)
-		drop(c, c->oldest);
+		make_room(c);
+}
+
+static size_t
+flush_part(struct cache *c, const struct part *p, const struct host *name)
+{
+	size_t n = 0;
+
+	for (struct item *it = p->newest, *next; it != NULL; it = next) {
+		next = it->older;
+		if (name != NULL && !host_eq(it->name, name))
+			continue;
+		drop(c, it);
+		n++;
+	}
+	return n;
 }
 
 size_t
@@ -178,13 +227,8 @@ cache_flush(struct cache *c, const struct host *name)
 {
 	size_t n = 0;
 
-	for (struct item *it = c->newest, *next; it != NULL; it = next) {
-		next = it->older;
-		if (name != NULL && !host_eq(it->name, name))
-			continue;
-		drop(c, it);
-		n++;
-	}
+	for (unsigned i = 0; i < PARTS; i++)
+		n += flush_part(c, &c->parts[i], name);
 	return n;
 }
 

@@ -8,9 +8,9 @@
 #define CACHE_FAILURE_S 2u		/* SERVFAIL, time-outs, RFC 9520 */
 
 /*
- * Answers by name and type, for as long as they say; bounded in bytes: what
- * was not asked for the longest makes room.  An answer that may not be kept
- * (TTL 0) is not.
+ * Answers by name and type, for as long as they say, for every cell; bounded
+ * in bytes: of the cell whose questions brought the most, what was not asked
+ * for the longest makes room.  An answer that may not be kept (TTL 0) is not.
  */
 struct cache;
 
@@ -22,8 +22,9 @@ MUST_USE const struct answer *cache_get(struct cache *c,
     const struct host *name, uint16_t type, int64_t now_ms, uint32_t *ttl_s);
 /* How long it may be kept, which is also what everybody is told. */
 uint32_t cache_live_s(const struct answer *a);
-/* Copied.  Where there is no memory for it, it is not kept. */
-void cache_put(struct cache *c, const struct host *name,
+/* Copied; cell is the id of the one that asked.  Where there is no memory for
+ * it, it is not kept. */
+void cache_put(struct cache *c, struct span cell, const struct host *name,
     const struct answer *a, int64_t now_ms);
 /* All of it, or what is known of one name; returns how many answers went. */
 size_t cache_flush(struct cache *c, const struct host *name);

@@ -377,11 +377,12 @@ ask_upstream(struct waiting *on_stack)
 		return;
 	}
 	if (w->via == VIA_NONE)
-		w->both = addrs_start(f->parts.resolve, &w->question.name,
-		    on_both, w, &why);
+		w->both = addrs_start(f->parts.resolve, span_str(w->part),
+		    &w->question.name, on_both, w, &why);
 	else
-		w->call = resolve_start(f->parts.resolve, &w->question.name,
-		    w->question.type, on_resolved, w, &why);
+		w->call = resolve_start(f->parts.resolve, span_str(w->part),
+		    &w->question.name, w->question.type, on_resolved, w,
+		    &why);
 	if (w->call == NULL && w->both == NULL) {
 		settle_refused(w, why);
 		front_pending_free(w);

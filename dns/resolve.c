@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "ledger-client/clock.h"
+#include "policy/policy.h"
 
 #define BUCKETS 1024u
 #define PENDING_MAX 4096u
@@ -16,6 +17,7 @@ struct job {
 	struct job *next, **prev;	/* of the bucket */
 	struct host name;		/* asked for */
 	struct host at;			/* the alias that was come to */
+	char cell[POLICY_ID_BYTES];	/* that asked first */
 	uint16_t type;
 	struct answer *answer;		/* so far; NULL: none */
 	struct endpoint server;
@@ -322,8 +324,8 @@ on_finish(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	a.ttl_s = cache_live_s(a.records);
 	if (j->answer != NULL)
-		cache_put(j->resolve->cache, &j->name, j->answer,
-		    clock_mono_ms());
+		cache_put(j->resolve->cache, span_str(j->cell), &j->name,
+		    j->answer, clock_mono_ms());
 	job_unlink(j);
 	while (j->first != NULL) {
 		struct resolve_call *c = j->first;
@@ -347,8 +349,8 @@ bucket(struct resolve *r, const struct host *name, uint16_t type)
 }
 
 static struct job *
-job_new(struct resolve *r, const struct host *name, uint16_t type,
-    enum reason *why)
+job_new(struct resolve *r, struct span cell, const struct host *name,
+    uint16_t type, enum reason *why)
 {
 	struct job *j, **head = bucket(r, name, type);
 
@@ -366,6 +368,8 @@ job_new(struct resolve *r, const struct host *name, uint16_t type,
 	}
 	j->resolve = r;
 	j->name = j->at = *name;
+	if (cell.len > 0 && cell.len < sizeof(j->cell))
+		memcpy(j->cell, cell.data, cell.len);
 	j->type = type;
 	j->last = &j->first;
 	j->next = *head;
@@ -389,8 +393,8 @@ resolve_cached(struct resolve *r, const struct host *name, uint16_t type,
 }
 
 struct resolve_call *
-resolve_start(struct resolve *r, const struct host *name, uint16_t type,
-    resolve_done *done, void *arg, enum reason *why)
+resolve_start(struct resolve *r, struct span cell, const struct host *name,
+    uint16_t type, resolve_done *done, void *arg, enum reason *why)
 {
 	struct job *j = *bucket(r, name, type);
 	struct resolve_call *c = calloc(1, sizeof(*c));
@@ -401,7 +405,7 @@ resolve_start(struct resolve *r, const struct host *name, uint16_t type,
 	while (j != NULL && (j->type != type || !host_eq(&j->name, name)))
 		j = j->next;
 	if (j == NULL)
-		j = job_new(r, name, type, why);
+		j = job_new(r, cell, name, type, why);
 	if (j == NULL) {
 		free(c);
 		return NULL;

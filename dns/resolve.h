@@ -66,12 +66,13 @@ MUST_USE bool resolve_cached(struct resolve *r, const struct host *name,
     uint16_t type, struct resolve_answer *out);
 
 /*
- * done is called once and never before this returns.  NULL: *why is
- * LIMIT_TOTAL (full) or LIMIT_MEMORY.
+ * For the cell of this id; done is called once and never before this returns.
+ * NULL: *why is LIMIT_TOTAL (full) or LIMIT_MEMORY.  How much each cell may
+ * ask at a time is the caller's to see to (dns/share.h).
  */
 MUST_USE struct resolve_call *resolve_start(struct resolve *r,
-    const struct host *name, uint16_t type, resolve_done *done, void *arg,
-    enum reason *why);
+    struct span cell, const struct host *name, uint16_t type,
+    resolve_done *done, void *arg, enum reason *why);
 /* done will not be called. */
 void resolve_cancel(struct resolve_call *c);
 

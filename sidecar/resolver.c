@@ -65,6 +65,9 @@ servers(const struct role *r, struct resolver *v, struct resolve_settings *to)
 
 	memset(to, 0, sizeof(*to));
 	to->counts = r->counts;
+	/* each is for two types where an engine asks: the front's bound, of
+	 * which each cell has its part, is what is felt */
+	to->pending_max = 2 * s->front.pending_max;
 	to->n_zones = 1 + s->n_zones;
 	to->zones[0].servers.n_servers = policy_servers(r,
 	    to->zones[0].servers.servers);

@@ -7,6 +7,8 @@
 #include "dns/resolve.h"
 #include "tests/dns/fake_server.h"
 
+#define CELL span_str("cell")
+
 static struct event_base *base;
 static struct fake fakes[2];
 static struct cache *cache;

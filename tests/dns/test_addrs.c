@@ -56,7 +56,7 @@ ask(uint8_t a, uint8_t aaaa)
 	rcode_aaaa = aaaa;
 	stage_up(says_each);
 	assert_false(addrs_cached(resolve, &name, &cached));
-	assert_non_null(addrs_start(resolve, &name, on_done, &g, &why));
+	assert_non_null(addrs_start(resolve, CELL, &name, on_done, &g, &why));
 	assert_int_equal(g.n, 0);
 	for (int i = 0; i < 1000 && g.n == 0; i++)
 		event_base_loop(base, EVLOOP_ONCE);
@@ -127,7 +127,7 @@ what_is_known_of_both_is_not_asked(void **state)
 	(void)state;
 	rcode_a = rcode_aaaa = 0;
 	stage_up(says_each);
-	assert_non_null(addrs_start(resolve, &name, on_done, &g, &why));
+	assert_non_null(addrs_start(resolve, CELL, &name, on_done, &g, &why));
 	for (int i = 0; i < 1000 && g.n == 0; i++)
 		event_base_loop(base, EVLOOP_ONCE);
 	assert_true(addrs_cached(resolve, &name, &a));
@@ -146,7 +146,7 @@ a_cancelled_one_is_not_told(void **state)
 	(void)state;
 	rcode_a = rcode_aaaa = 0;
 	stage_up(says_each);
-	c = addrs_start(resolve, &name, on_done, &g, &why);
+	c = addrs_start(resolve, CELL, &name, on_done, &g, &why);
 	assert_non_null(c);
 	addrs_cancel(c);
 	for (int i = 0; i < 1000 && resolve_pending(resolve) > 0; i++)

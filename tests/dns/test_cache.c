@@ -8,6 +8,8 @@
 #include <cmocka.h>
 
 #define SOME_BYTES 65536u
+#define ONE span_str("one")
+#define TWO span_str("two")
 
 static struct host
 host_of(unsigned i)
@@ -42,7 +44,7 @@ kept(enum reason reason, int64_t live_s)
 	uint32_t ttl;
 
 	assert_non_null(c);
-	cache_put(c, &h, answer_of(reason, TYPE_A, 2 * 86400, "1234"), 0);
+	cache_put(c, ONE, &h, answer_of(reason, TYPE_A, 2 * 86400, "1234"), 0);
 	got = cache_get(c, &h, TYPE_A, live_s * 1000 - 1, &ttl);
 	assert_non_null(got);
 	assert_int_equal(got->reason, reason);
@@ -70,11 +72,11 @@ what_may_not_be_kept_is_not(void **state)
 	uint32_t ttl;
 
 	(void)state;
-	cache_put(c, &h, answer_of(REASON_NONE, TYPE_A, 60, "1234"), 0);
+	cache_put(c, ONE, &h, answer_of(REASON_NONE, TYPE_A, 60, "1234"), 0);
 	/* and it takes the place of what was */
-	cache_put(c, &h, answer_of(REASON_NONE, TYPE_A, 0, "5678"), 0);
+	cache_put(c, ONE, &h, answer_of(REASON_NONE, TYPE_A, 0, "5678"), 0);
 	assert_null(cache_get(c, &h, TYPE_A, 0, &ttl));
-	cache_put(c, &h, answer_of(REASON_LIMIT_MEMORY, TYPE_A, 60, NULL), 0);
+	cache_put(c, ONE, &h, answer_of(REASON_LIMIT_MEMORY, TYPE_A, 60, NULL), 0);
 	assert_null(cache_get(c, &h, TYPE_A, 0, &ttl));
 	assert_int_equal(cache_bytes(c), 0);
 	cache_free(c);
@@ -89,7 +91,7 @@ B041_types_of_a_name_are_apart(void **state)
 	uint32_t ttl;
 
 	(void)state;
-	cache_put(c, &h, answer_of(REASON_NONE, TYPE_TXT, 60, "\1x"), 0);
+	cache_put(c, ONE, &h, answer_of(REASON_NONE, TYPE_TXT, 60, "\1x"), 0);
 	assert_null(cache_get(c, &h, TYPE_A, 0, &ttl));
 	got = cache_get(c, &h, TYPE_TXT, 0, &ttl);
 	assert_non_null(got);
@@ -109,13 +111,13 @@ the_least_recently_used_makes_room(void **state)
 	uint32_t ttl;
 
 	(void)state;
-	cache_put(c, &h, a, 0);
+	cache_put(c, ONE, &h, a, 0);
 	each = cache_bytes(c);
 	cache_free(c);
 	c = cache_new(4 * each);
 	for (unsigned i = 0; i < 5; i++) {
 		h = host_of(i);
-		cache_put(c, &h, a, 0);
+		cache_put(c, ONE, &h, a, 0);
 		assert_true(cache_bytes(c) <= 4 * each);
 		h = host_of(0);
 		assert_non_null(cache_get(c, &h, TYPE_A, 1, &ttl));
@@ -123,6 +125,38 @@ the_least_recently_used_makes_room(void **state)
 	assert_int_equal(cache_answers(c), 4);
 	h = host_of(1);
 	assert_null(cache_get(c, &h, TYPE_A, 1, &ttl));
+	cache_free(c);
+}
+
+/* One cell's few names stay, however many another asks for; and one alone may
+ * fill it all. */
+static void
+a_flood_of_one_cell_pushes_out_its_own(void **state)
+{
+	struct cache *c = cache_new(SOME_BYTES);
+	const struct answer *a = answer_of(REASON_NONE, TYPE_A, 60, "1234");
+	struct host h;
+	uint32_t ttl;
+
+	(void)state;
+	for (unsigned i = 0; i < 50; i++) {
+		h = host_of(i);
+		cache_put(c, TWO, &h, a, 0);
+	}
+	for (unsigned i = 50; i < 5000; i++) {
+		h = host_of(i);
+		cache_put(c, ONE, &h, a, 0);
+	}
+	assert_true(cache_bytes(c) <= SOME_BYTES);
+	assert_true(cache_bytes(c) > SOME_BYTES - 1024);
+	for (unsigned i = 0; i < 50; i++) {
+		h = host_of(i);
+		assert_non_null(cache_get(c, &h, TYPE_A, 1, &ttl));
+	}
+	h = host_of(50);
+	assert_null(cache_get(c, &h, TYPE_A, 1, &ttl));
+	h = host_of(4999);
+	assert_non_null(cache_get(c, &h, TYPE_A, 1, &ttl));
 	cache_free(c);
 }
 
@@ -137,7 +171,7 @@ one_name_or_all_can_be_forgotten(void **state)
 	for (unsigned i = 0; i < 9; i++) {
 		struct host n = host_of(i / 3);
 
-		cache_put(c, &n, answer_of(REASON_NONE,
+		cache_put(c, ONE, &n, answer_of(REASON_NONE,
 		    (uint16_t)(1 + i % 3), 60, "1234"), 0);
 	}
 	assert_int_equal(cache_flush(c, &h), 3);
@@ -158,6 +192,7 @@ main(void)
 		cmocka_unit_test(what_may_not_be_kept_is_not),
 		cmocka_unit_test(B041_types_of_a_name_are_apart),
 		cmocka_unit_test(the_least_recently_used_makes_room),
+		cmocka_unit_test(a_flood_of_one_cell_pushes_out_its_own),
 		cmocka_unit_test(one_name_or_all_can_be_forgotten),
 	};
 
