@@ -257,6 +257,43 @@ an_alias_without_its_end_goes_on(void **state)
 	assert_int_equal(a->reason, REASON_DNS_NODATA);
 }
 
+/* RFC 6672: whoever answers puts the alias of the very name beside it (3.1),
+ * and that is what counts.  Alone it is no answer. */
+static void
+N16_a_tree_that_moved_is_followed_by_its_aliases(void **state)
+{
+	static const struct {
+		const char *tree, *alias;
+		unsigned links, records;
+	} cases[] = {
+		{ "old.example", "app.new.example", 1, 1 },
+		{ "old.example", NULL, 0, 0 },
+		{ "app.old.example", NULL, 0, 0 },	/* its owner */
+	};
+	static const char to[] = "\3new\7example";
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		begin("app.old.example", TYPE_A, 0);
+		put_record(6, cases[i].tree, 39, 60, to, sizeof(to));
+		if (cases[i].alias != NULL)
+			put_alias("app.old.example", 60, cases[i].alias);
+		put_a("app.new.example", 60, 9);
+		assert_true(read_it("app.old.example", TYPE_A));
+		assert_int_equal(a->n_links, cases[i].links);
+		assert_int_equal(a->n_records, cases[i].records);
+		assert_int_equal(a->reason, cases[i].records > 0 ?
+		    REASON_NONE : REASON_DNS_NODATA);
+		assert_false(a->unfinished);
+	}
+	/* of the owner itself what stands beside it is its own */
+	begin("old.example", TYPE_A, 0);
+	put_record(6, "old.example", 39, 60, to, sizeof(to));
+	put_a("old.example", 60, 7);
+	assert_true(read_it("old.example", TYPE_A));
+	assert_int_equal(a->n_records, 1);
+}
+
 static void
 a_question_for_an_alias_is_not_led_on(void **state)
 {
@@ -351,6 +388,8 @@ main(void)
 		cmocka_unit_test(ttl_has_its_bounds),
 		cmocka_unit_test(B041_a_no_lasts_as_its_soa_says),
 		cmocka_unit_test(an_alias_without_its_end_goes_on),
+		cmocka_unit_test(
+		    N16_a_tree_that_moved_is_followed_by_its_aliases),
 		cmocka_unit_test(a_question_for_an_alias_is_not_led_on),
 		cmocka_unit_test(shortened_names_in_the_data_are_whole),
 		cmocka_unit_test(data_of_the_wrong_form_is_refused),

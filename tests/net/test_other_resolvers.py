@@ -2,6 +2,7 @@
 """Ways to ask another resolver than the front, or to ask the front for more
 than an address; and aliases, of which each name needs a rule of its own."""
 import json
+import os
 import time
 
 import pytest
@@ -90,11 +91,11 @@ def group(port, at, options=""):
 
 
 CASES = [
-    Case("udp-53-W2", ask(OTHER, "evil.test", "1", "udp"), answered,
+    Case("udp-53-W2-B46", ask(OTHER, "evil.test", "1", "udp"), answered,
          not_there, logged=False),
     Case("tcp-53-W1", ask(OTHER, "evil.test", "1", "tcp"), answered,
          not_there, logged=False),
-    Case("tcp-53-no-question-W1",
+    Case("tcp-53-no-question-W1-B46",
          caught(53, program(TCP, FOUR, "53", EVIL, ""), MAPPED), reached,
          quiet, logged=False),
     Case("tcp6-53-W3", caught(53, program(TCP, SIX, "53", EVIL, "")),
@@ -272,3 +273,26 @@ def test_a_name_that_moves_into_a_zone_is_asked_there(lab):
         lab.down()
         lab.stop(p)
         lab.names(ZONE)
+
+
+def test_w5_rules_of_a_start_of_their_own_close_dns_too(lab):
+    """As an init container sets them: nothing of its environment is needed,
+    and nothing is open until somebody answers."""
+    def others():
+        return [lab.python(ASK, server, "evil.test", "1", via)
+                for server in (OTHER, "203.0.113.53")
+                for via in ("udp", "tcp")]
+
+    lab.unguarded("shared")
+    assert all(answered(r) for r in others())
+    lab.config("shared", **SETTINGS)
+    try:
+        r = lab.run(lab.space, lab.binary, "rules", "apply", "-c", lab.conf,
+                    env={"PATH": os.environ["PATH"]})
+        assert r.status == 0, r
+        assert not any(answered(r) for r in others())
+        lab.serve(env={"PATH": os.environ["PATH"]})
+        for r in others():
+            assert "rcode 3" in r.out and not answered(r), r
+    finally:
+        lab.down()
