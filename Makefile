@@ -64,7 +64,7 @@ policy_SRC := span chunks host addr server verdict problem yaml date charter rul
 	image policy qtype decide decide_question decide_nearest
 ledger-client_SRC := clock log record emit count fold
 dns_SRC := share wire answer svcb message pin pin_write pin_book cache tunnel channel trust dot upstream \
-	ask resolve addrs way front front_reply front_tunnel front_udp front_pending front_engine front_keep keep front_tcp
+	ask resolve addrs way front front_reply front_known front_tunnel front_udp front_pending front_engine front_keep keep front_tcp
 proxy_SRC := proxy limit buf side watch pipes listen conn name pinned weigh again account dial \
 	tunnel relay end forward body \
 	hello opening ja4 flight http http_body http_write refuse

@@ -18,6 +18,7 @@ struct item {
 	int64_t until_ms;
 	size_t bytes;			/* of all of this */
 	struct host *name;		/* behind the answer, cut to size */
+	struct cache_note note;
 	struct answer answer;
 };
 
@@ -140,6 +141,15 @@ cache_get(struct cache *c, const struct host *name, uint16_t type,
 	return &it->answer;
 }
 
+struct cache_note *
+cache_note(const struct answer *a)
+{
+	struct item *it = (struct item *)((uintptr_t)a -
+	    offsetof(struct item, answer));
+
+	return &it->note;
+}
+
 uint32_t
 cache_live_s(const struct answer *a)
 {
@@ -164,6 +174,7 @@ item_new(const struct host *name, const struct answer *a)
 	if (it == NULL)
 		return NULL;
 	it->bytes = bytes + BYTES_OVER;
+	it->note = (struct cache_note){ 0 };
 	it->name = (struct host *)((uint8_t *)it + at);
 	memcpy(&it->answer, a, answer_bytes(a));
 	memcpy(it->name, name, bytes - at);

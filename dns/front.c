@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dns/front_part.h"
@@ -17,7 +18,7 @@ struct decide_at
 front_at(const struct waiting *w)
 {
 	return (struct decide_at){ .policy = w->front->policy,
-	    .cell = w->cell, .now_s = clock_wall_us() / 1000000 };
+	    .cell = w->cell, .now_s = (int64_t)time(NULL) };
 }
 
 /* ---- counts ---- */
@@ -218,16 +219,19 @@ static enum reason
 conclude(struct waiting *w, struct addrs *a)
 {
 	enum reason why = a->reason, told;
+	uint32_t came = a->n;
 
-	if (why == REASON_NONE)
+	if (why == REASON_NONE && !w->known)
 		why = keep_allowed(w, a);
 	told = why;
 	if (!is_refusal(why) && w->via != VIA_NONE &&
 	    !emit_ready(w->front->parts.emit))
 		why = REASON_LEDGER_UNAVAILABLE;
 	/* what no connection would find is not told */
-	if (why == REASON_NONE)
+	if (why == REASON_NONE && !w->known)
 		why = pin_answer(w, a);
+	if (why == REASON_NONE && !w->known && a->n == came)
+		front_know(w);
 	if (!is_refusal(why) && !record_allowed(w, told))
 		why = REASON_LEDGER_UNAVAILABLE;
 	if (is_refusal(why))
@@ -427,7 +431,13 @@ front_judge(struct waiting *w)
 {
 	struct front *f = w->front;
 	struct decide_at where = front_at(w);
+	struct resolve_answer got;
 
+	if (front_known(w, &got)) {
+		count_add(f->parts.counts, COUNT_DNS_CACHE_HITS, 1);
+		settle(w, &got);
+		return;
+	}
 	if (!decide_question(&where, &w->question.name, &w->flow) ||
 	    front_tunnel_refuses(w)) {
 		if (w->via == VIA_NONE)
@@ -581,6 +591,7 @@ front_configure(struct front *f, const struct front_settings *s)
 	now.policy_wait_ms = f->settings.policy_wait_ms;
 	now.keep_min_ms = f->settings.keep_min_ms;
 	f->settings = now;
+	f->epoch++;
 	tunnel_set(f->tunnel, &now.tunnel);
 }
 
@@ -653,6 +664,7 @@ front_set_policy(struct front *f, const struct policy *p)
 	bool first = f->policy == NULL;
 
 	f->policy = p;
+	f->epoch++;
 	pin_set_policy(f->parts.pins, p);
 	front_pending_policy(f);
 	front_keep_policy(f, first);

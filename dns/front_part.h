@@ -32,6 +32,7 @@ struct waiting {
 						 * told */
 	const struct addrs *told;
 	uint32_t cell;
+	bool known;			/* judged and pinned this second */
 	enum record_via via;
 	struct way way;			/* UDP */
 	struct front_tcp *tcp;		/* TCP: held until it is answered */
@@ -62,6 +63,8 @@ struct front {
 	struct front_settings settings;
 	struct front_parts parts;
 	const struct policy *policy;
+	uint64_t epoch;			/* another with each policy and with
+					 * each change of the settings */
 	bool stopping;
 	struct event *sockets[FRONT_SOCKETS_MAX];
 	struct front_tcp_listener *tcp[FRONT_SOCKETS_MAX];
@@ -145,6 +148,14 @@ void front_keep_note(const struct waiting *w, const struct pin_cell *cell,
     uint32_t ttl_s, int64_t now_ms);
 /* Another policy; the first takes over what the table has. */
 void front_keep_policy(struct front *f, bool first);
+
+/* ---- front_known: what was judged this second ---- */
+/* True when this question of this cell was allowed in this second by the
+ * policy at hand, and its answer, which `got` gets from the cache, judged and
+ * pinned: then that need not be done again. */
+bool front_known(struct waiting *w, struct resolve_answer *got);
+/* All of the answer was judged and pinned, so that front_known says so. */
+void front_know(const struct waiting *w);
 
 /* ---- front_pending: what waits ---- */
 /* 0 or -ENOMEM, which leaves nothing. */

@@ -1,7 +1,7 @@
 # The tests by layer; tests/LAYER/test_NAME.c tests LAYER/NAME.c.
 policy_TESTS := addr server host chunks names yaml date charter rules decide shadow image policy span problem cidr verdict
 ledger-client_TESTS := record emit count log fold
-dns_TESTS := wire answer message way pin pin_read cache tunnel channel dot upstream resolve addrs svcb ask front front_reply front_tcp front_engine front_pending share
+dns_TESTS := wire answer message way pin pin_read cache tunnel channel dot upstream resolve addrs svcb ask front front_reply front_tcp front_engine front_pending front_known share
 proxy_TESTS := limit hello ja4 flight http http_body http_write refuse buf side watch pipes listen
 sidecar_TESTS := own beneath change config config_dns parent disk source ipc compile main sockets rules open_table verb verbs admin recorder settings rules_route rules_differ warden
 REPLAY_TESTS := test_tls test_http test_kept test_life test_bugs test_ends test_reload test_records test_told test_cells test_requests test_connect

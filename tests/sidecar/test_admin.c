@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ledger-client/clock.h"
 #include "sidecar/role.h"
 
 /* The page that the parent writes and the role that answers from it. */
@@ -26,10 +27,7 @@ static struct health good;
 static int64_t
 now_ms(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+	return clock_mono_ms();
 }
 
 static int
