@@ -14,4 +14,5 @@ sidecar_TESTS += engines health notify told admin_client
 policy_TESTS += build
 dns_TESTS += pin_book keep front_keep
 sidecar_TESTS += admin_dns
+FUZZ_TARGETS += fuzz_cache fuzz_pin fuzz_tunnel
 REPLAY_TESTS += test_opening test_flood test_shown test_counts

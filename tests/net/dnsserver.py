@@ -138,7 +138,8 @@ def load(*_):
 
 if __name__ == "__main__":
     load()
-    signal.signal(signal.SIGHUP, load)
+    # waited for: one that a handler takes just before pause() is lost
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     log = open(sys.argv[4], "a", encoding="utf-8")
     where = (sys.argv[1], int(sys.argv[2]))
     v6 = socket.AF_INET6 if ":" in where[0] else socket.AF_INET
@@ -150,4 +151,5 @@ if __name__ == "__main__":
         threading.Thread(target=server.serve_forever, daemon=True).start()
     print("ready", flush=True)
     while True:
-        signal.pause()
+        signal.sigwait([signal.SIGHUP])
+        load()
