@@ -46,7 +46,8 @@ put(struct cache *c, const uint8_t *b, int64_t now)
 		if (!answer_put(&room.answer, span_of(rdata, b[1] & 1 ? 4 :
 		    16)))
 			break;
-	cache_put(c, &names[name], &room.answer, now);
+	cache_put(c, span_str(b[0] & 64 ? "one" : "other"), &names[name],
+	    &room.answer, now);
 }
 
 static void
