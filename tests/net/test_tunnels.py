@@ -109,15 +109,19 @@ def nothing_at_any_name(lab):
         lab.stop(p)
 
 
-# A ping out of the tunnel's own device.
+# Pings out of the tunnel's own device, with more in each than one name takes:
+# a tunnel is known by how many names it takes.
 PING = """
-import socket, struct, sys
+import os, socket, struct, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 1)
-s.settimeout(1)
+s.settimeout(2)
 try:
     s.setsockopt(socket.SOL_SOCKET, 25, b"carried")
-    s.sendto(struct.pack(">BBHHH", 8, 0, 0, 7, 1) + b"out", (sys.argv[1], 0))
-    print("got", s.recv(200)[-3:].decode())
+    for i in range(4):
+        s.sendto(struct.pack(">BBHHH", 8, 0, 0, 7, i) + os.urandom(300) +
+                 b"out", (sys.argv[1], 0))
+        got = s.recv(2000)
+    print("got", got[-3:].decode())
 except OSError as e:
     print("error", e)
 """
@@ -126,10 +130,12 @@ except OSError as e:
 def through(lab, resolver, kind):
     """A ping through the tunnel, by a client that may make one."""
     space = lab.agent_space
-    p = lab.start(space, "iodine", "-f", "-r", "-T", kind, "-P", "word", "-L",
-                  "0", "-I", "1", "-m", "200", "-d", "carried", resolver, "t.wild.test", log="iodine")
+    # in letters that any name may have: what it finds by itself may be more
+    p = lab.start(space, "iodine", "-f", "-r", "-T", kind, "-O", "Base32",
+                  "-m", "100", "-P", "word", "-L", "0", "-I", "1", "-d",
+                  "carried", resolver, "t.wild.test", log="iodine")
     try:
-        end = time.monotonic() + 8
+        end = time.monotonic() + 20
         while time.monotonic() < end and p.poll() is None:
             r = lab.run(space, PYTHON, "-c", PING, INNER)
             if "got out" in r.out:
