@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from lab import HERE, NAMES, PYTHON
+from lab import NAMES, PYTHON, script
 
 PEER = "203.0.113.66"
 
@@ -446,10 +446,11 @@ def ask(lab, where, questions):
     lines = "".join("%s %s\n" % (via, q.message().hex())
                     for q, via in questions)
     if where == "penstock":
-        r = lab.run(lab.agent_space, *lab.AS_AGENT, PYTHON, HERE +
-                    "/dnsasker.py", "203.0.113.53", stdin=lines, timeout=120)
+        r = lab.run(lab.agent_space, *lab.AS_AGENT, PYTHON,
+                    script("dnsasker.py"), "203.0.113.53", stdin=lines,
+                    timeout=120)
     else:
-        r = lab.run("world", PYTHON, HERE + "/dnsasker.py", PEER,
+        r = lab.run("world", PYTHON, script("dnsasker.py"), PEER,
                     stdin=lines, timeout=120)
     out = r.out.split("\n")
     assert len(out) == len(questions) + 1, r
@@ -491,7 +492,7 @@ def unbound(lab):
         f.write(UNBOUND % {"dir": lab.dir, "peer": PEER})
     p = lab.start("world", "unbound", "-d", "-c", conf, log="unbound.log")
     line = "udp %s\n" % Q("plain.test").message().hex()
-    lab.wait(lambda: lab.run("world", PYTHON, HERE + "/dnsasker.py", PEER,
+    lab.wait(lambda: lab.run("world", PYTHON, script("dnsasker.py"), PEER,
                              stdin=line).out.strip() not in ("", "-"), 10,
              "unbound")
     return p
