@@ -12,10 +12,13 @@
 #include "dns/message.h"
 #include "ledger-client/log.h"
 
-/* One message in flight. */
+#define BUCKETS 1024u		/* a power of two */
+
+/* One message in flight: in the order of asking, and by its number. */
 struct sent {
 	struct dot *dot;
 	struct sent *next, **prev;
+	struct sent *chain;		/* of the bucket */
 	struct event *late;
 	channel_done *done;
 	void *arg;
@@ -31,8 +34,9 @@ struct dot {
 	bool answered;			/* this connection has */
 	bool told;			/* of a failure, until one answers */
 	struct timeval timeout;
-	struct sent *sent;
+	struct sent *sent, **last;
 	unsigned n_sent;
+	struct sent *by_id[BUCKETS];
 	char name[];
 };
 
@@ -54,6 +58,7 @@ dot_new(struct dot **out, struct event_base *base,
 	d->base = base;
 	d->server = *server;
 	d->tls = tls;
+	d->last = &d->sent;
 	d->timeout.tv_sec = timeout_ms / 1000;
 	d->timeout.tv_usec = timeout_ms % 1000 * 1000;
 	memcpy(d->name, name, n);
@@ -69,12 +74,22 @@ hang_up(struct dot *d)
 	d->bev = NULL;
 }
 
+static struct sent **
+bucket(struct dot *d, const uint8_t id[static 2])
+{
+	return &d->by_id[((unsigned)id[0] << 8 | id[1]) & (BUCKETS - 1)];
+}
+
 static void
 forget(struct sent *s)
 {
+	struct sent **at = bucket(s->dot, s->query);
+
+	while (*at != s)
+		at = &(*at)->chain;
+	*at = s->chain;
 	*s->prev = s->next;
-	if (s->next != NULL)
-		s->next->prev = s->prev;
+	*(s->next != NULL ? &s->next->prev : &s->dot->last) = s->prev;
 	s->dot->n_sent--;
 	event_free(s->late);
 	free(s);
@@ -170,13 +185,8 @@ end_all(struct dot *d)
 {
 	unsigned n = d->n_sent;
 
-	for (; n > 0 && d->sent != NULL; n--) {
-		struct sent *last = d->sent;
-
-		while (last->next != NULL)
-			last = last->next;
-		end(last, CHANNEL_FAILED, span_of(NULL, 0));
-	}
+	for (; n > 0 && d->sent != NULL; n--)
+		end(d->sent, CHANNEL_FAILED, span_of(NULL, 0));
 }
 
 static void
@@ -222,12 +232,12 @@ on_event(struct bufferevent *bev, short what, void *arg)
 }
 
 static struct sent *
-find(struct dot *d, const uint8_t id[2])
+find(struct dot *d, const uint8_t id[static 2])
 {
-	struct sent *s = d->sent;
+	struct sent *s = *bucket(d, id);
 
 	while (s != NULL && memcmp(s->query, id, 2) != 0)
-		s = s->next;
+		s = s->chain;
 	return s;
 }
 
@@ -283,10 +293,11 @@ on_late(evutil_socket_t fd, short what, void *arg)
 	end(s, CHANNEL_TIMEOUT, span_of(NULL, 0));
 }
 
+/* The query with a number that none in flight has. */
 static struct sent *
-sent_new(struct dot *d)
+sent_new(struct dot *d, uint8_t *query, size_t len)
 {
-	struct sent *s = calloc(1, sizeof(*s));
+	struct sent *s = calloc(1, sizeof(*s)), **head;
 
 	if (s == NULL)
 		return NULL;
@@ -297,12 +308,18 @@ sent_new(struct dot *d)
 		free(s);
 		return NULL;
 	}
+	do
+		randombytes_buf(query, 2);
+	while (find(d, query) != NULL);
+	memcpy(s->query, query, len);
+	s->len = len;
 	s->dot = d;
-	s->next = d->sent;
-	if (s->next != NULL)
-		s->next->prev = &s->next;
-	s->prev = &d->sent;
-	d->sent = s;
+	s->prev = d->last;
+	*d->last = s;
+	d->last = &s->next;
+	head = bucket(d, query);
+	s->chain = *head;
+	*head = s;
 	d->n_sent++;
 	return s;
 }
@@ -311,17 +328,13 @@ void
 dot_ask(struct dot *d, uint8_t *query, size_t len, channel_done *done,
     void *arg)
 {
-	struct sent *s = d->n_sent < DOT_OPEN_MAX ? sent_new(d) : NULL;
+	struct sent *s = d->n_sent < DOT_OPEN_MAX ? sent_new(d, query, len) :
+	    NULL;
 
 	if (s == NULL) {
 		done(arg, CHANNEL_MEMORY, span_of(NULL, 0));
 		return;
 	}
-	do
-		randombytes_buf(query, 2);
-	while (find(d, query) != NULL);
-	memcpy(s->query, query, len);
-	s->len = len;
 	s->done = done;
 	s->arg = arg;
 	if (put(d, s) < 0)

@@ -13,7 +13,11 @@
  * never asked without.
  */
 #define DOT_IDLE_S 10
-#define DOT_OPEN_MAX 512u	/* messages in flight */
+#define DOT_OPEN_MAX 32768u	/* messages in flight, half of their numbers;
+				 * one more is CHANNEL_MEMORY.  It is above
+				 * what the default of open questions can
+				 * bring, which cells share (dns/share.h):
+				 * nobody shares this. */
 #define DOT_PAD_BYTES 128u	/* RFC 8467: for message_ask */
 
 struct dot;

@@ -302,6 +302,24 @@ what_is_in_flight_is_bounded(void **state)
 	down();
 }
 
+/* Beyond what one cell of two may have open there is room for the other's:
+ * only the front, which knows cells, says no. */
+static void
+many_in_flight_find_their_askers(void **state)
+{
+	enum { N = 2048 };
+	struct got g = { 0 };
+
+	(void)state;
+	up(fake_says_yes, "dns.test", client_tls);
+	for (unsigned i = 0; i < N; i++)
+		ask(&g);
+	await(&g, N);
+	assert_int_equal(g.ends[CHANNEL_ANSWERED], N);
+	assert_int_equal(n_accepted, 1);
+	down();
+}
+
 /* The server's own certificate as a file of those that are trusted. */
 static void
 write_file(const char *path, const char *before)
@@ -364,6 +382,7 @@ main(void)
 		cmocka_unit_test(a_server_that_always_closes_is_a_failure),
 		cmocka_unit_test(nobody_is_told_after_the_end),
 		cmocka_unit_test(what_is_in_flight_is_bounded),
+		cmocka_unit_test(many_in_flight_find_their_askers),
 		cmocka_unit_test(
 		    trust_is_read_from_a_file_that_was_opened_before),
 	};
