@@ -482,19 +482,33 @@ is_inside(const struct compile *c, const struct endpoint *e)
 	return false;
 }
 
+/* In a zone the engine's may stand, for the names that it gives itself. */
+enum for_what { FOR_A_ZONE, FOR_ALL };
+
 static void
 refuse_inside(const struct compile *c, const struct server *list, size_t n,
-    struct place at, struct problems *ps)
+    enum for_what what, struct place at, struct problems *ps)
 {
 	char text[ADDR_TEXT_BYTES];
 
-	for (size_t i = 0; i < n; i++)
-		if (is_inside(c, &list[i].at) && !is_engines(&list[i].at))
+	for (size_t i = 0; i < n; i++) {
+		if (!is_inside(c, &list[i].at))
+			continue;
+		if (!is_engines(&list[i].at))
 			problem_add(ps, PROBLEM_ERROR, at, "name the resolver "
-			    "that it asks, or 127.0.0.11 of a container",
-			    "the agent is in the same network namespace as "
-			    "the resolver %s: it could ask it itself, or take "
-			    "its place", endpoint_text(&list[i].at, text));
+			    "that it asks", "the agent is in the same network "
+			    "namespace as the resolver %s: it could ask it "
+			    "itself, or take its place",
+			    endpoint_text(&list[i].at, text));
+		else if (what == FOR_ALL)
+			problem_add(ps, PROBLEM_ERROR, at, "name the resolver "
+			    "that it asks, and 127.0.0.11 in dns.zones for "
+			    "names of containers", "the container engine's "
+			    "resolver %s asks others for what it does not "
+			    "know: from this network namespace, where that "
+			    "comes back to penstock, or from the host's, past "
+			    "its rules", endpoint_text(&list[i].at, text));
+	}
 }
 
 /* Mode shared: what serves beside the agent is the agent's as well. */
@@ -502,22 +516,22 @@ static void
 need_outside(struct compile *c, struct problems *ps)
 {
 	const struct settings *s = &c->config->settings;
+	struct place here = c->config->cells[0].at;
 
 	if (s->mode != MODE_SHARED)
 		return;
-	refuse_inside(c, s->resolvers, s->n_resolvers, c->config->cells[0].at,
-	    ps);
+	refuse_inside(c, s->resolvers, s->n_resolvers, FOR_ALL, here, ps);
 	for (size_t i = 0; i < c->n_sources && s->n_resolvers == 0; i++)
 		if (c->sources[i].charter[1] != NULL) {
 			const struct charter_scalars *of = charter_scalars(
 			    c->sources[i].charter[1]);
 
 			refuse_inside(c, of->resolvers, of->n_resolvers,
-			    of->resolvers_at, ps);
+			    FOR_ALL, of->resolvers_at, ps);
 		}
 	for (uint32_t i = 0; i < s->n_zones; i++)
 		refuse_inside(c, s->zones[i].servers, s->zones[i].n_servers,
-		    c->config->cells[0].at, ps);
+		    FOR_A_ZONE, here, ps);
 }
 
 /* ---- the image ---- */

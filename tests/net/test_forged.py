@@ -232,10 +232,10 @@ def container(lab):
                        "127.0.0.11", "44381", os.path.join(lab.dir, "zone"),
                        os.path.join(lab.dir, "engine-asked"), stdout=-1)
     assert engine.stdout.readline() == b"ready\n"
-    lab.up("shared", policy=POLICY.replace(
-        "resolvers: [203.0.113.53]", "resolvers: [127.0.0.11]") + "".join(
-            "    - {verdict: allow, hostname: slow%d.test}\n" % i
-            for i in range(2)))
+    lab.up("shared", POLICY + "".join(
+        "    - {verdict: allow, hostname: slow%d.test}\n" % i
+        for i in range(2)), extra="dns: {zones: [{suffix: test, "
+        "resolvers: [127.0.0.11]}]}\n")
     yield lab
     lab.down()
     lab.stop(engine)
@@ -272,3 +272,54 @@ def test_an_agent_does_not_ask_over_the_resolvers_port(container):
     assert lab.verb("rules", "apply", "-c", lab.conf).status == 0
     r = lab.python(REUSE, "slow1.test")
     assert "got" not in r.out and "error" in r.out, r
+
+
+# What the engine does with names that it does not know.
+FORWARD = """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("127.0.0.11", 44381))
+print("ready", flush=True)
+while True:
+    q, peer = s.recvfrom(2000)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as up:
+        up.settimeout(1)
+        up.connect(("203.0.113.53", 53))
+        up.send(q)
+        try:
+            s.sendto(up.recv(2000), peer)
+        except OSError:
+            pass
+"""
+
+
+def test_w15_the_engines_resolver_is_none_for_all_names(lab):
+    """Its own questions are caught as anybody's, and come back."""
+    ask = (ASK, "127.0.0.11", "allowed.test", "1", "udp")
+    resolv = "/etc/netns/%s/resolv.conf" % lab.ns("shared")
+    ns = ("ip", "netns", "exec", lab.ns("shared"))
+    lab.unguarded("shared")
+    sh(*ns, "nft", "-f", "-", input=ENGINE)
+    engine = lab.start("shared", PYTHON, "-c", FORWARD, stdout=-1)
+    with open(resolv) as f:
+        before = f.read()
+    try:
+        assert engine.stdout.readline() == b"ready\n"
+        assert "address 203.0.113.10" in lab.python(*ask).out
+        lab.up("shared", extra="dns: {zones: [{suffix: test, "
+               "resolvers: [127.0.0.11]}]}\n")
+        r = lab.python(*ask)
+        assert "address" not in r.out, r
+        with open(resolv, "w") as f:
+            f.write("nameserver 127.0.0.11\noptions ndots:0\n")
+        for said in ("system", "127.0.0.11"):
+            lab.config("shared", POLICY.replace("[203.0.113.53]",
+                                                "[%s]" % said))
+            r = lab.verb("check", lab.conf)
+            assert r.status != 0 and "127.0.0.11:53 asks others" in r.text, r
+    finally:
+        lab.down()
+        lab.stop(engine)
+        with open(resolv, "w") as f:
+            f.write(before)
+        sh(*ns, "nft", "delete", "table", "ip", "engine")

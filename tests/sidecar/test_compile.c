@@ -67,28 +67,45 @@ run(const char *name, int want)
 
 /* What serves beside the agent is the agent's as well. */
 static void
-a_resolver_inside_the_namespace_is_refused_in_mode_shared(void **state)
+W15_a_resolver_inside_is_refused_in_mode_shared(void **state)
 {
+	static const char beside[] = "the agent is in the same network",
+	    engine[] = "127.0.0.11:53 asks others";
 	static const struct {
-		const char *resolver;
-		int want;
-	} cases[] = { { "127.0.0.53", -EINVAL }, { "127.0.0.1:5353", -EINVAL },
-		{ "127.0.0.11:5353", -EINVAL }, { "\"[::1]:53\"", -EINVAL },
-		{ "127.0.0.11", 0 }, { "198.18.0.53", 0 } };
+		const char *resolvers, *system, *zone, *said;	/* NULL: taken */
+	} cases[] = {
+		{ "127.0.0.53", "", "", beside },
+		{ "127.0.0.1:5353", "", "", beside },
+		{ "127.0.0.11:5353", "", "", beside },
+		{ "\"[::1]:53\"", "", "", beside },
+		{ "127.0.0.11", "", "", engine },
+		{ "system", "nameserver 127.0.0.11\n", "", engine },
+		{ "system", "nameserver 127.0.0.53\n", "", beside },
+		{ "system", "nameserver 198.18.0.53\n", "", NULL },
+		{ "198.18.0.53", "", "127.0.0.53", beside },
+		{ "198.18.0.53", "", "127.0.0.11", NULL },
+		{ "198.18.0.53", "nameserver 127.0.0.11\n", "", NULL } };
 	char text[256];
 
 	(void)state;
-	put("c.yaml", CONFIG);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(text, sizeof(text), CONFIG "%s%s%s",
+		    cases[i].zone[0] ? "dns: {zones: [{suffix: db, "
+		    "resolvers: [" : "", cases[i].zone,
+		    cases[i].zone[0] ? "]}]}\n" : "");
+		put("c.yaml", text);
 		snprintf(text, sizeof(text), "version: 1\nnetwork:\n"
 		    "  resolvers: [%s]\n  rule:\n"
 		    "    - {verdict: allow, hostname: a.example.com}\n",
-		    cases[i].resolver);
+		    cases[i].resolvers);
 		put("p.yaml", text);
-		compile_free(run("c.yaml", cases[i].want));
-		if (cases[i].want != 0)
-			assert_non_null(strstr(said, "same network namespace"));
+		env.resolv_conf = cases[i].system;
+		compile_free(run("c.yaml", cases[i].said ? -EINVAL : 0));
+		if (cases[i].said != NULL &&
+		    strstr(said, cases[i].said) == NULL)
+			fail_msg("%zu: %s", i, said);
 	}
+	env.resolv_conf = NULL;
 }
 
 static void
@@ -583,7 +600,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
-		    a_resolver_inside_the_namespace_is_refused_in_mode_shared),
+		    W15_a_resolver_inside_is_refused_in_mode_shared),
 		cmocka_unit_test(
 		    an_image_carries_policy_settings_and_generation),
 		cmocka_unit_test(
