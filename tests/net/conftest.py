@@ -5,11 +5,14 @@ import os
 import sys
 
 import pytest
+from _pytest.assertion import rewrite
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from lab import Lab  # noqa: E402
 
 MODES = ("gateway", "shared")
+# pytest would cut what a failed client said to 240 letters.
+rewrite._get_maxsize_for_saferepr = lambda config: 4000
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import contextlib
 import functools
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -189,6 +190,19 @@ class Lab:
             f.write("nameserver 203.0.113.53\noptions timeout:3 attempts:2\n")
         with open(etc + "/hosts", "w") as f:
             f.write("127.0.0.1 localhost\n")
+        with open("/etc/passwd") as f, open(etc + "/passwd", "w") as own:
+            own.write(f.read() + self._agent_user())
+
+    @staticmethod
+    def _agent_user():
+        """A line for the agent, where nobody has its uid: ssh asks who it
+        is."""
+        try:
+            pwd.getpwuid(AGENT_UID)
+        except KeyError:
+            return "agent:x:%d:%d::/nonexistent:/bin/sh\n" % (AGENT_UID,
+                                                             AGENT_UID)
+        return ""
 
     def _wire(self, a, dev_a, b, dev_b, four, six):
         """A veth; a gets .1 of four and ::1 of six, b gets .2 and ::2."""

@@ -374,9 +374,13 @@ def worked(r):
 
 
 def printed(*words, status=None):
+    """All of these; of a tuple one, where versions of a client differ."""
+    wanted = [w if isinstance(w, tuple) else (w,) for w in words]
+
     def closed(lab, r):
         assert r.status != 0 if status is None else r.status == status, r
-        assert all(w in r.text for w in words), r
+        for forms in wanted:
+            assert any(w in r.text for w in forms), (forms, r)
         assert not reached(r) and not r.arrived, r
     return closed
 
@@ -468,10 +472,11 @@ CASES = [
     Case("pip-transparent", known(lambda lab: pip(lab, "evil.test", {})),
          worked, printed("TLSV1_ALERT_ACCESS_DENIED", OPENSSL_SAYS)),
     Case("npm", lambda lab: npm_install(lab, "evil.test", lab.proxy_env()),
-         worked, printed("npm error code E403", SAID + " evil.test:443")),
+         worked, printed("code E403", SAID + " evil.test:443")),
     Case("npm-transparent",
          known(lambda lab: npm_install(lab, "evil.test", {})), worked,
-         printed("code ERR_SSL_TLSV1_ALERT_ACCESS_DENIED", OPENSSL_SAYS)),
+         printed(("code ERR_SSL_TLSV1_ALERT_ACCESS_DENIED", "code EPROTO"),
+                 OPENSSL_SAYS)),
     Case("requests-transparent", known(requests("https://evil.test/", False)),
          reached, printed("TLSV1_ALERT_ACCESS_DENIED", OPENSSL_SAYS)),
     Case("requests-http", requests("http://evil.test/"), reached,
