@@ -432,6 +432,14 @@ struct framing {
 	uint64_t length;
 };
 
+/* Servers that hand fields on as CGI does read "_" as "-", and some then find
+ * the length of the body in what others pass over. */
+static bool
+frames_in_other_words(struct span name)
+{
+	return is(name, "Content_Length") || is(name, "Transfer_Encoding");
+}
+
 /* RFC 9112 6: one Content-Length, or Transfer-Encoding: chunked and nothing
  * else, never both. */
 static enum reason
@@ -578,6 +586,9 @@ read_meaning(struct http_request *rq, uint16_t default_port)
 
 	if (why != REASON_NONE)
 		return why;
+	for (size_t i = 0; i < rq->n_fields; i++)
+		if (frames_in_other_words(rq->fields[i].name))
+			return REASON_FRAMING;
 	why = read_framing(rq->fields, rq->n_fields, rq->minor, &framing);
 	if (why != REASON_NONE)
 		return why;

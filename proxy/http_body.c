@@ -8,7 +8,8 @@
 #define TRAILER_MAX_BYTES 8192u
 
 enum chunk_state {
-	CHUNK_SIZE = 0, CHUNK_EXTENSION, CHUNK_SIZE_LF, CHUNK_DATA,
+	CHUNK_SIZE = 0, CHUNK_EXTENSION, CHUNK_QUOTED, CHUNK_ESCAPED,
+	CHUNK_SIZE_LF, CHUNK_DATA,
 	CHUNK_DATA_CR, CHUNK_DATA_LF, CHUNK_TRAILER, CHUNK_TRAILER_LINE,
 	CHUNK_TRAILER_LF, CHUNK_LAST_LF, CHUNK_END,
 };
@@ -47,7 +48,8 @@ size_byte(struct http_chunks *c, uint8_t b)
 	return true;
 }
 
-/* RFC 9112 7.1.1: a semicolon is followed by a name. */
+/* RFC 9112 7.1.1: a semicolon is followed by a name, and a quoted value ends
+ * in its line. */
 static bool
 extension_byte(struct http_chunks *c, uint8_t b)
 {
@@ -55,10 +57,28 @@ extension_byte(struct http_chunks *c, uint8_t b)
 		c->state = CHUNK_SIZE_LF;
 		return c->digits == 1;
 	}
-	if (b > 0x20 && b < 0x7f && b != ';' && b != '=')
-		c->digits = 1;
-	else if (b == ';' && c->digits-- == 0)
+	if (++c->line > EXTENSION_MAX_BYTES)
 		return false;
+	if (b == ';' && c->digits-- == 0)
+		return false;
+	if (b == '"' && c->digits == 1)
+		c->state = CHUNK_QUOTED;
+	else if (http_is_token_char(b))
+		c->digits = 1;
+	else
+		return b == ';' || b == '=' || b == ' ' || b == '\t';
+	return true;
+}
+
+static bool
+quoted_byte(struct http_chunks *c, uint8_t b)
+{
+	if (c->state == CHUNK_QUOTED && b == '\\')
+		c->state = CHUNK_ESCAPED;
+	else if (c->state == CHUNK_QUOTED && b == '"')
+		c->state = CHUNK_EXTENSION;
+	else
+		c->state = CHUNK_QUOTED;
 	return (b == '\t' || (b >= 0x20 && b != 0x7f)) &&
 	    ++c->line <= EXTENSION_MAX_BYTES;
 }
@@ -70,12 +90,15 @@ static const char *const forbidden[] = { "host", "content-length",
 	"connection", "content-encoding", "content-type", "content-range",
 	"te", "trailer", "cookie", "set-cookie", "expect", "upgrade" };
 
-/* The name is kept as a hash of its folded bytes, so that no buffer is. */
+/* The name is kept as a hash of its folded bytes, so that no buffer is.  Some
+ * servers read "_" as "-". */
 static uint64_t
 name_hash(uint64_t h, uint8_t b)
 {
 	if (b >= 'A' && b <= 'Z')
 		b = (uint8_t)(b + 32);
+	if (b == '_')
+		b = '-';
 	return ((h == 0 ? 14695981039346656037ull : h) ^ b) *
 	    1099511628211ull;
 }
@@ -135,6 +158,9 @@ byte(struct http_chunks *c, uint8_t b)
 		return size_byte(c, b);
 	case CHUNK_EXTENSION:
 		return extension_byte(c, b);
+	case CHUNK_QUOTED:
+	case CHUNK_ESCAPED:
+		return quoted_byte(c, b);
 	case CHUNK_SIZE_LF:
 		c->state = c->left > 0 ? CHUNK_DATA : CHUNK_TRAILER;
 		c->digits = 0;

@@ -259,6 +259,27 @@ B010_a_message_with_two_lengths_is_refused(void **state)
 	    "Transfer-Encoding: chunked\r\n\r\n"), REASON_FRAMING);
 }
 
+/* Who hands fields on as CGI does reads both blanks of a name as one. */
+static void
+B010_a_length_in_another_spelling_is_refused(void **state)
+{
+	static const char *const no[] = { "Content_Length: 3\r\n",
+		"Transfer_Encoding: chunked\r\n",
+		"Content-Length: 3\r\nTRANSFER_ENCODING: chunked\r\n",
+		"Transfer-Encoding: chunked\r\ncontent_length: 3\r\n" };
+	char text[300];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(no); i++) {
+		snprintf(text, sizeof(text), "POST / HTTP/1.1\r\n" H
+		    "%s\r\n", no[i]);
+		if (request(text) != REASON_FRAMING)
+			fail_msg("%s", no[i]);
+	}
+	assert_int_equal(request("GET / HTTP/1.1\r\n" H
+	    "X_Length: 3\r\nContent_Type: x\r\n\r\n"), REASON_NONE);
+}
+
 static void
 B010_the_one_length_is_read(void **state)
 {
@@ -862,6 +883,7 @@ main(void)
 		cmocka_unit_test(B016_a_head_that_has_two_readings_is_malformed),
 		cmocka_unit_test(B016_a_nul_is_malformed_wherever_it_stands),
 		cmocka_unit_test(B010_a_message_with_two_lengths_is_refused),
+		cmocka_unit_test(B010_a_length_in_another_spelling_is_refused),
 		cmocka_unit_test(B010_the_one_length_is_read),
 		cmocka_unit_test(B017_a_target_that_is_no_place_is_refused),
 		cmocka_unit_test(B017_a_host_that_is_no_name_is_refused),

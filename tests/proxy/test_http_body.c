@@ -63,6 +63,7 @@ a_chunked_body_ends_after_its_last_byte_at_every_split(void **state)
 		"a\r\n0123456789\r\nA\r\n0123456789\r\n0\r\n\r\n",
 		"2\r\n\r\n\r\n0\r\n\r\n", "5;x\r\nhello\r\n0;y=z\r\n\r\n",
 		"5;x=\"a b\"\r\nhello\r\n0\r\n\r\n",
+		"5;x=\"a;\\\"\"; y=\"\"\r\nhello\r\n0\r\n\r\n",
 		"0\r\nX: y\r\n\r\n", "0\r\nX-A: y\r\nX-B:\r\n\r\n",
 		"0\r\nHosts: y\r\n\r\n",
 	};
@@ -116,6 +117,26 @@ B010_a_chunk_that_has_two_readings_is_refused(void **state)
 	    PARSE_BAD);
 }
 
+/* A parser that reads on to the closing quote, or over a byte of no token,
+ * finds the data elsewhere. */
+static void
+B010_a_chunk_extension_ends_in_its_line(void **state)
+{
+	static const char *const no[] = {
+		"5;x=\"\r\nhello\r\n0\r\n\r\n",
+		"5;x=\"\r\n\"\r\nhello\r\n0\r\n\r\n",
+		"5;x=\"\\\"\r\nhello\r\n0\r\n\r\n",
+		"5;x=\"\\\r\nhello\r\n0\r\n\r\n",
+		"0;x=\"\r\n\r\n", "5;\"x\"\r\n", "5;x\x80\r\n",
+		"5;x=(\r\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(no); i++)
+		if (body(no[i]) != PARSE_BAD)
+			fail_msg("%zu: %s", i, no[i]);
+}
+
 static void
 a_chunk_size_never_wraps(void **state)
 {
@@ -150,7 +171,7 @@ a_trailer_never_frames_routes_or_authenticates(void **state)
 		"Transfer-Encoding", "authorization", "Proxy-Authorization",
 		"Connection", "Cookie", "Set-Cookie", "Te", "Upgrade",
 		"Trailer", "Expect", "Content-Encoding", "Content-Type",
-		"Content-Range" };
+		"Content-Range", "Content_Length", "Transfer_Encoding" };
 	char text[100];
 
 	(void)state;
@@ -268,6 +289,7 @@ main(void)
 		    a_chunked_body_ends_after_its_last_byte_at_every_split),
 		cmocka_unit_test(a_body_that_was_cut_is_not_whole),
 		cmocka_unit_test(B010_a_chunk_that_has_two_readings_is_refused),
+		cmocka_unit_test(B010_a_chunk_extension_ends_in_its_line),
 		cmocka_unit_test(a_chunk_size_never_wraps),
 		cmocka_unit_test(a_trailer_is_field_lines),
 		cmocka_unit_test(
