@@ -24,9 +24,10 @@ settings_default(struct settings *s, enum settings_mode mode)
 	s->limits = proxy_limits_default;
 	s->front = (struct front_settings){ .tcp_max = 256,
 	    .tcp_idle_ms = 10000, .pending_max = 4096 };
-	if (!addr_parse(&s->front.sinkhole[0], span_str("192.0.2.1")) ||
-	    !addr_parse(&s->front.sinkhole[1], span_str("3fff::1")))
-		s->front.denied = FRONT_NXDOMAIN;
+	if (addr_parse(&s->front.sinkhole[0], span_str("192.0.2.1")) &&
+	    addr_parse(&s->front.sinkhole[1], span_str("3fff::1")) &&
+	    settings_captures(s))
+		s->front.denied = FRONT_SINKHOLE;
 	s->ring_bytes = 0;		/* by the number of connections */
 	s->uid_engine = UID_FIRST;
 	s->uid_resolver = UID_FIRST + 1;

@@ -149,5 +149,14 @@ except OSError as e:
 """
 
 
+# Where names lead that the policy denies, unless another address is set.
+SINKHOLE = "192.0.2.1"
+
+
+def led_astray(r):
+    """The answer to a question for a denied name."""
+    assert r.out == "rcode 0 answers 1\naddress %s\n" % SINKHOLE, r
+
+
 def program(code, *args):
     return lambda lab: lab.python(code, *args)

@@ -12,7 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cases import ASK, GET, TCP, UDP  # noqa: E402
+from cases import ASK, GET, SINKHOLE, TCP, UDP  # noqa: E402
 from lab import Lab, LabError, script  # noqa: E402
 
 
@@ -41,6 +41,10 @@ def question(lab):
 
 
 def denied(lab):
+    return curl(lab, "https://evil.test/")
+
+
+def known(lab):
     return curl(lab, "-k", "--resolve", "evil.test:443:203.0.113.10",
                 "https://evil.test/")
 
@@ -90,9 +94,11 @@ ATTEMPTS = [
     ("git clone over https", clone, "cloned", ["cloned"], []),
     ("http to an allowed name", http, "answered",
      ["reached allowed.test at 203.0.113.10"], []),
-    ("DNS question for a denied name", question, "NXDOMAIN", ["rcode 3"],
-     ["address"]),
+    ("DNS question for a denied name", question, "sinkhole",
+     ["address " + SINKHOLE], ["203.0.113"]),
     ("https to a denied name", denied, "TLS alert", ["alert"], ["reached"]),
+    ("the same to an address it knows", known, "TLS alert", ["alert"],
+     ["reached"]),
     ("allowed SNI to another address", spoofed, "own address",
      ["at 203.0.113.10"], ["203.0.113.11"]),
     ("SNI other than CONNECT's name", fronted, "TLS alert", ["ACCESS_DENIED"],
@@ -126,7 +132,7 @@ def reason_since(lab, start, expected, recorded):
                  and r.get("verdict") == verdict]
         judged = [r for r in found if r["kind"] == "decision"] or found
         if judged and (judged[-1]["kind"] == "decision" or
-                       expected == "NXDOMAIN"):
+                       expected == "sinkhole"):
             return judged[-1]["reason"]
         if time.monotonic() > end:
             return "-"

@@ -234,7 +234,7 @@ class Lab:
         for a in ("203.0.113.10", "203.0.113.11", "203.0.113.12",
                   "203.0.113.13", "203.0.113.14", "203.0.113.15",
                   "203.0.113.21", "203.0.113.53", "203.0.113.66",
-                  "10.9.9.9", "169.254.169.254"):
+                  "10.9.9.9", "169.254.169.254", "192.0.2.1"):
             self.ip("world", "addr", "add", a + "/32", "dev", "lo")
         self.ip("world", "addr", "add", "2001:db8:113::10/128", "dev", "lo",
                 "nodad")
@@ -331,8 +331,9 @@ class Lab:
         os.chown(d + "/userkey", AGENT_UID, AGENT_UID)
         with open(d + "/sshd.conf", "w") as f:
             f.write("ListenAddress 203.0.113.10\nListenAddress "
-                    "203.0.113.14\nHostKey %s/hostkey\n"
-                    "PidFile none\nUsePAM no\nStrictModes no\n"
+                    "203.0.113.14\nListenAddress 192.0.2.1\n"
+                    "HostKey %s/hostkey\nPidFile none\nUsePAM no\n"
+                    "StrictModes no\n"
                     "AuthorizedKeysFile %s/authorized\n"
                     "ForceCommand echo shell-reached\n" % (d, d))
         # Its fixed directory, in a mount namespace of its own.
@@ -706,6 +707,7 @@ http {
 		listen 203.0.113.15:8082;
 		listen 203.0.113.66:80; listen 203.0.113.66:443 ssl;
 		listen 10.9.9.9:80; listen 169.254.169.254:80;
+		listen 192.0.2.1:80;
 		listen [2001:db8:113::10]:80;
 		listen 203.0.113.10:443 ssl; listen 203.0.113.11:443 ssl;
 		listen 10.9.9.9:443 ssl; listen 169.254.169.254:443 ssl;

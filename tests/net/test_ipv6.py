@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from cases import (ASK, GET, TCP, UDP, Case, check_pair, curl, program,
-                   reached, refused_with)
+from cases import (ASK, GET, TCP, UDP, Case, check_pair, curl, led_astray,
+                   program, reached, refused_with)
 from conftest import MODES
 from lab import NAMES, PYTHON
 from test_tls import trick
@@ -131,7 +131,7 @@ def test_the_forwarder_answers_over_ipv6(gate):
         r = gate.lab.python(ask, SIX, "allowed.test", "1", via)
         assert "address 203.0.113.10" in r.out, r
         r = gate.lab.python(ask, SIX, "evil.test", "1", via)
-        assert "rcode 3" in r.out, r
+        led_astray(r)
 
 
 OLD_INSIDE = {"mapped": "::ffff:10.9.9.9", "nat64": "64:ff9b::a09:909",

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from cases import (ASK, GET, TCP, UDP, Case, check_pair, curl, program,
-                   reached, refused_with)
+from cases import (ASK, GET, TCP, UDP, Case, check_pair, curl, led_astray,
+                   program, reached, refused_with)
 from lab import HERE, PYTHON
 from packets import (BIND, FRAME, JOIN, OUT, SETUID, SOCKET, beside,
                      neighbour, raw, root, tapped)
@@ -278,7 +278,7 @@ def no_echo(r):
 
 
 def no_name(r):
-    assert "rcode 3" in r.out and "address" not in r.out, r
+    led_astray(r)
 
 
 DOCKER_DNS = """
@@ -531,7 +531,7 @@ def test_b39_denied_names_are_never_asked_upstream(gate):
     before = gate.lab.asked("evil.test")
     for via in ("udp", "tcp"):
         r = gate.lab.python(ASK, "203.0.113.53", "evil.test", "1", via)
-        assert "rcode 3" in r.out, r
+        led_astray(r)
     assert gate.lab.asked("evil.test") == before
 
 

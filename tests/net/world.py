@@ -157,6 +157,18 @@ class Database(Secure):
         self.request.sendall(b"S")
 
 
+class Reached(socketserver.BaseRequestHandler):
+    """A PostgreSQL without TLS, whose every answer is an error."""
+
+    def handle(self):
+        if self.request.recv(8) == struct.pack(">II", 8, 80877103):
+            self.request.sendall(b"N")
+            self.request.recv(4096)
+        seen("database", peer=self.client_address[0])
+        text = b"SFATAL\0C28000\0Mreached the database\0\0"
+        self.request.sendall(b"E" + struct.pack(">I", len(text) + 4) + text)
+
+
 class Alerted(Secure):
     """Drops alerts in front of a hello."""
 
@@ -192,6 +204,7 @@ def main():
     serve(tcp, Lenient, four, "203.0.113.15", 80)
     serve(tcp, Lenient, four, "203.0.113.15", 8080)
     serve(tcp, Database, four, "203.0.113.15", 5432)
+    serve(tcp, Reached, four, "203.0.113.10", 5433)
     serve(tcp, Alerted, four, "203.0.113.15", 8443)
     print("ready", flush=True)
     threading.Event().wait()

@@ -108,6 +108,7 @@ each_mode_has_its_listeners(void **state)
 	assert_int_equal(s.n_dns, 2);
 	is_dns(&s, 0, "127.0.0.1:15053");
 	is_dns(&s, 1, "[::1]:15053");
+	assert_int_equal(s.front.denied, FRONT_SINKHOLE);
 
 	settings_default(&s, MODE_GATEWAY);
 	assert_int_equal(s.n_listeners, 4);
@@ -118,6 +119,7 @@ each_mode_has_its_listeners(void **state)
 	assert_int_equal(s.n_dns, 2);
 	is_dns(&s, 0, "0.0.0.0:53");
 	is_dns(&s, 1, "[::]:53");
+	assert_int_equal(s.front.denied, FRONT_SINKHOLE);
 
 	settings_default(&s, MODE_ISOLATED);
 	assert_int_equal(s.n_listeners, 3);
@@ -125,11 +127,13 @@ each_mode_has_its_listeners(void **state)
 	is_listener(&s, 1, "named-http", LISTEN_NAMED, "0.0.0.0:80");
 	is_listener(&s, 2, "explicit", LISTEN_EXPLICIT, "0.0.0.0:15080");
 	assert_int_equal(s.n_dns, 1);
+	assert_int_equal(s.front.denied, FRONT_NXDOMAIN);
 
 	settings_default(&s, MODE_COOPERATIVE);
 	assert_int_equal(s.n_listeners, 1);
 	is_listener(&s, 0, "explicit", LISTEN_EXPLICIT, "127.0.0.1:15080");
 	assert_int_equal(s.n_dns, 0);
+	assert_int_equal(s.front.denied, FRONT_NXDOMAIN);
 }
 
 /* Whatever stood there before: settings travel byte for byte. */
