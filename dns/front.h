@@ -72,6 +72,11 @@ void front_configure(struct front *f, const struct front_settings *s);
  * that wait are judged again. */
 void front_set_policy(struct front *f, const struct policy *p);
 
+/* What these names have is from servers that are asked for them no more: their
+ * pins end, and those of them that stay pinned are asked for anew.  Before
+ * resolve_reconfigure. */
+void front_forsake(struct front *f, pin_fits *fits, void *arg);
+
 /* How many domains look like a tunnel now. */
 unsigned front_suspected(const struct front *f);
 

@@ -84,7 +84,14 @@ on_tick(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-/* ---- another policy ---- */
+/* ---- other servers, another policy ---- */
+
+void
+front_forsake(struct front *f, pin_fits *fits, void *arg)
+{
+	pin_end_names(f->parts.pins, fits, arg);
+	keep_hurry(f->keep, fits, arg, clock_mono_ms());
+}
 
 static bool
 stays(void *arg, const struct keep_name *n)

@@ -178,6 +178,15 @@ keep_note(struct keep *k, const struct pin_cell *cell,
 	return true;
 }
 
+void
+keep_hurry(struct keep *k, pin_fits *fits, void *arg, int64_t now_ms)
+{
+	for (size_t i = 0; i < k->n; i++)
+		if (k->names[i].due_ms > now_ms &&
+		    fits(arg, &k->names[i].is.name))
+			k->names[i].due_ms = now_ms;
+}
+
 bool
 keep_due(struct keep *k, int64_t now_ms, struct keep_name *out)
 {

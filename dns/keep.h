@@ -30,6 +30,8 @@ void keep_free(struct keep *k);
  * is asked for each. */
 void keep_policy(struct keep *k, uint32_t cells,
     bool (*stays)(void *arg, const struct keep_name *n), void *arg);
+/* Those that `fits` says so of are due now. */
+void keep_hurry(struct keep *k, pin_fits *fits, void *arg, int64_t now_ms);
 /*
  * The cell's name has an answer that lasts ttl_s: it is due when that is
  * over, and some jitter.  `whole`: the answer is of both families; another one

@@ -45,8 +45,11 @@ struct span pin_run(const struct cell_view *v);
  * against other writers).  A name of more than 72 bytes takes two places,
  * one of more than 176 three.  0 or -errno. */
 MUST_USE int pin_create(struct pins **out, unsigned n, int *fd);
+/* Who is asked for names, in one number (resolve_source). */
+void pin_set_source(struct pins *p, uint64_t source);
 /* Copy what lives, and whose it is, from an older table (a restarted
- * resolver); before anything is pinned and before a reader opens `to`. */
+ * resolver); before anything is pinned and before a reader opens `to`.
+ * Nothing where that is of another source. */
 void pin_copy(struct pins *to, const struct pins *from, int64_t now_ms);
 /*
  * From here on these are the lives of cells: the pins of others end, and the
@@ -54,7 +57,7 @@ void pin_copy(struct pins *to, const struct pins *from, int64_t now_ms);
  * memory, and until the first call, it is as for one cell and nothing ends.
  */
 void pin_set_policy(struct pins *p, const struct policy *policy);
-/* The pins of all cells end whose names `fits` says so of. */
+/* The pins of all cells end whose names it says so of. */
 typedef bool pin_fits(void *arg, const struct host *name);
 void pin_end_names(struct pins *p, pin_fits *fits, void *arg);
 /*

@@ -10,7 +10,7 @@
 
 #include "dns/share.h"
 
-#define PIN_MAGIC 0x34534e49504e5350ull	/* its end is the layout's version */
+#define PIN_MAGIC 0x35534e49504e5350ull	/* its end is the layout's version */
 #define PIN_HEAD_BYTES 64u
 #define PIN_EMPTY 0u
 #define PIN_TOMB UINT32_MAX
@@ -58,7 +58,9 @@ struct pin_head {
 	uint32_t n_slots;	/* a power of two, of each index */
 	uint8_t key[crypto_shorthash_KEYBYTES];
 	_Atomic uint32_t seq;
+	uint64_t source;	/* as pin_set_source was told */
 };
+_Static_assert(sizeof(struct pin_head) <= PIN_HEAD_BYTES, "entries follow");
 _Static_assert(crypto_shorthash_KEYBYTES == crypto_shorthash_siphashx24_KEYBYTES,
     "one key for both");
 

@@ -738,8 +738,17 @@ pin_set_policy(struct pins *p, const struct policy *policy)
 }
 
 void
+pin_set_source(struct pins *p, uint64_t source)
+{
+	p->head.source = source;
+	((struct pin_head *)(void *)p->map)->source = source;
+}
+
+void
 pin_copy(struct pins *to, const struct pins *from, int64_t now_ms)
 {
+	if (from->head.source != to->head.source)
+		return;
 	/* lives are told apart by it */
 	memcpy(to->head.key, from->head.key, sizeof(to->head.key));
 	memcpy(to->map, &to->head, sizeof(to->head));

@@ -3,6 +3,7 @@
 
 #include <ares.h>
 #include <errno.h>
+#include <sodium.h>
 #include <stdlib.h>
 
 #include "ledger-client/clock.h"
@@ -109,19 +110,58 @@ has_server(const struct upstream_settings *s, const struct server *is)
 	return false;
 }
 
-bool
-resolve_forsakes(const struct resolve *r, const struct resolve_settings *s,
-    const struct host *name)
+/* A server of the one is none of the other. */
+static bool
+misses(const struct upstream_settings *now,
+    const struct upstream_settings *then)
 {
-	const struct upstream_settings *now =
-	    &r->settings.zones[zone_of(r, name)].servers;
-	const struct upstream_settings *then =
-	    &s->zones[zone_by(s, name)].servers;
-
 	for (size_t i = 0; i < now->n_servers; i++)
 		if (!has_server(then, &now->servers[i]))
 			return true;
 	return false;
+}
+
+bool
+resolve_forsakes(const struct resolve *r, const struct resolve_settings *s,
+    const struct host *name)
+{
+	size_t now = zone_of(r, name);
+
+	/* an alias may have led out of the zone: see may_follow */
+	return misses(&r->settings.zones[now].servers,
+	    &s->zones[zone_by(s, name)].servers) || (now > 0 &&
+	    misses(&r->settings.zones[0].servers, &s->zones[0].servers));
+}
+
+static void
+hash_zone(crypto_generichash_state *h, const struct resolve_zone *z)
+{
+	char text[SERVER_TEXT_BYTES];
+
+	crypto_generichash_update(h, (const uint8_t *)z->suffix.name,
+	    z->suffix.len);
+	for (size_t i = 0; i < z->servers.n_servers; i++) {
+		server_text(&z->servers.servers[i], text);
+		crypto_generichash_update(h, (const uint8_t *)" ", 1);
+		crypto_generichash_update(h, (const uint8_t *)text,
+		    strlen(text));
+	}
+	crypto_generichash_update(h, (const uint8_t *)"\n", 1);
+}
+
+uint64_t
+resolve_source(const struct resolve_settings *s)
+{
+	uint8_t out[crypto_generichash_BYTES_MIN];
+	crypto_generichash_state h;
+	uint64_t n;
+
+	crypto_generichash_init(&h, NULL, 0, sizeof(out));
+	for (size_t i = 0; i < s->n_zones; i++)
+		hash_zone(&h, &s->zones[i]);
+	crypto_generichash_final(&h, out, sizeof(out));
+	memcpy(&n, out, sizeof(n));
+	return n;
 }
 
 int

@@ -61,6 +61,9 @@ MUST_USE int resolve_reconfigure(struct resolve *r,
 MUST_USE bool resolve_forsakes(const struct resolve *r,
     const struct resolve_settings *s, const struct host *name);
 
+/* Who is asked for what, in one number: another one for other servers. */
+uint64_t resolve_source(const struct resolve_settings *s);
+
 /* What is known without asking; false when it must be asked for. */
 MUST_USE bool resolve_cached(struct resolve *r, const struct host *name,
     uint16_t type, struct resolve_answer *out);

@@ -27,7 +27,7 @@ struct resolver {
 	struct event *flush;		/* on the pair with the admin; NULL */
 };
 
-static int make_pins(struct role *r, struct resolver *v);
+static int make_pins(struct role *r, struct resolver *v, uint64_t source);
 static int make_front(struct role *r, struct resolver *v);
 static int make_figures(struct role *r, struct resolver *v);
 static void take_flush(struct role *r, struct resolver *v, int fd);
@@ -115,7 +115,7 @@ resolver_start(struct role *r)
 	if (rc == 0)
 		rc = resolve_new(&v->resolve, r->base, &s, v->cache);
 	if (rc == 0)
-		rc = make_pins(r, v);
+		rc = make_pins(r, v, resolve_source(&s));
 	if (rc == 0)
 		rc = make_front(r, v);
 	if (rc == 0)
@@ -126,12 +126,14 @@ resolver_start(struct role *r)
 
 /* A new table each time: the one before may have been left in mid-write. */
 static int
-make_pins(struct role *r, struct resolver *v)
+make_pins(struct role *r, struct resolver *v, uint64_t source)
 {
 	int before = role_take(r, GIVE_PINS, 0), fd = -1, rc;
 	struct pins *old = NULL;
 
 	rc = pin_create(&v->pins, PIN_DEFAULT, &fd);
+	if (rc == 0)
+		pin_set_source(v->pins, source);
 	if (rc == 0 && before >= 0 && pin_open(&old, before) == 0) {
 		pin_copy(v->pins, old, clock_mono_ms());
 		pin_close(old);
@@ -309,11 +311,12 @@ resolver_policy(struct role *r, const struct policy *old)
 	int rc = servers(r, v, &s);
 
 	/* engines dial what is pinned: it is from who is asked today, too */
-	if (rc == 0)
-		pin_end_names(v->pins, is_forsaken, &(struct servers_to_be){
+	if (rc == 0) {
+		front_forsake(v->front, is_forsaken, &(struct servers_to_be){
 		    .now = v->resolve, .then = &s });
-	if (rc == 0)
+		pin_set_source(v->pins, resolve_source(&s));
 		rc = resolve_reconfigure(v->resolve, &s);
+	}
 	if (rc != 0) {
 		log_line(LOG_ERROR_, "the new resolvers cannot be used");
 		role_fail(r);

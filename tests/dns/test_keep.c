@@ -87,6 +87,30 @@ what_fails_is_asked_for_ever_more_seldom(void **state)
 }
 
 static bool
+is_db(void *arg, const struct host *name)
+{
+	(void)arg;
+	return name->name[0] == 'd';
+}
+
+static void
+who_is_in_a_hurry_is_due_now_and_others_later(void **state)
+{
+	struct keep *k = keep_new(0);
+	struct keep_name n;
+
+	(void)state;
+	assert_true(note(k, "a", "db.test", true, 0));
+	assert_true(note(k, "a", "mq.test", true, 0));
+	keep_hurry(k, is_db, NULL, 1000);
+	assert_false(keep_due(k, 999, &n));
+	assert_true(keep_due(k, 1000, &n));
+	assert_string_equal(n.name.name, "db.test");
+	assert_false(keep_due(k, 1000, &n));
+	keep_free(k);
+}
+
+static bool
 is_of_b(void *arg, const struct keep_name *n)
 {
 	(void)arg;
@@ -127,6 +151,7 @@ main(void)
 		cmocka_unit_test(a_name_is_due_when_its_answer_ends),
 		cmocka_unit_test(a_client_that_asks_does_not_put_it_off),
 		cmocka_unit_test(what_fails_is_asked_for_ever_more_seldom),
+		cmocka_unit_test(who_is_in_a_hurry_is_due_now_and_others_later),
 		cmocka_unit_test(
 		    names_are_bounded_by_cell_and_go_with_the_policy),
 	};

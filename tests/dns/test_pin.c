@@ -674,8 +674,10 @@ a_copy_has_what_lives_for_whom_it_lives(void **state)
 	assert_true(add(old, RUN("a", "1"), &h, x, 2, 1000, 0));
 	assert_true(add(old, CELL("b"), &g, x, 1, 1000, 0));
 	assert_true(add(old, CELL("b"), &h, x, 1, 500, 0));
+	pin_set_source(old, 3);
 	assert_int_equal(pin_open(&r, old_fd), 0);
 	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	pin_set_source(w, 3);
 	pin_copy(w, r, 600);
 	pin_close(r);
 	pin_close(old);
@@ -691,6 +693,36 @@ a_copy_has_what_lives_for_whom_it_lives(void **state)
 	assert_int_equal(pin_addrs(r, RUN("a", "1"), &h, 1, out), 2);
 	assert_true(addr_eq(&out[0], &x[1]));
 	pin_close(r);
+	pin_close(w);
+	close(old_fd);
+	close(fd);
+}
+
+/* The resolver was started again because of, or together with, other servers:
+ * what those before have said is not known by name. */
+static void
+a_copy_has_nothing_of_other_servers(void **state)
+{
+	struct host h = host_of("a.example");
+	struct pins *old, *w, *r;
+	struct addr x = v4(1);
+	int old_fd, fd;
+
+	(void)state;
+	assert_int_equal(pin_create(&old, 64, &old_fd), 0);
+	pin_set_source(old, 3);
+	assert_true(add(old, CELL("a"), &h, &x, 1, 1000, 0));
+	pin_set_source(old, 4);
+	assert_int_equal(pin_open(&r, old_fd), 0);
+	assert_int_equal(pin_create(&w, 64, &fd), 0);
+	pin_set_source(w, 3);
+	pin_copy(w, r, 1);
+	assert_false(pin_has(w, CELL("a"), &h, &x, 1));
+	pin_set_source(w, 4);
+	pin_copy(w, r, 1);
+	assert_true(pin_has(w, CELL("a"), &h, &x, 1));
+	pin_close(r);
+	pin_close(old);
 	pin_close(w);
 	close(old_fd);
 	close(fd);
@@ -833,6 +865,7 @@ main(void)
 		    a_reload_that_reorders_the_cells_leaves_each_its_own),
 		cmocka_unit_test(another_run_has_nothing_of_the_one_before),
 		cmocka_unit_test(a_copy_has_what_lives_for_whom_it_lives),
+		cmocka_unit_test(a_copy_has_nothing_of_other_servers),
 		cmocka_unit_test(
 		    a_name_of_any_length_has_its_places_and_gives_them_back),
 		cmocka_unit_test(

@@ -470,6 +470,36 @@ names_that_move_to_other_servers_are_known(void **state)
 	stage_down();
 }
 
+/* An alias may have led from the zone to where all others are asked for. */
+static void
+names_of_a_zone_move_with_the_servers_of_all(void **state)
+{
+	struct host in = host_of("a.corp.example"), out = host_of("a.example");
+	struct resolve_settings was, *s;
+	uint64_t source;
+
+	(void)state;
+	stage_up(fake_says_yes);
+	s = settings_for(&fakes[0]);
+	s->n_zones = 2;
+	s->zones[1].suffix = host_of("corp.example");
+	s->zones[1].servers.n_servers = 1;
+	s->zones[1].servers.servers[0].at = fakes[1].at;
+	was = *s;
+	source = resolve_source(&was);
+	assert_int_equal(resolve_reconfigure(resolve, &was), 0);
+	assert_false(resolve_forsakes(resolve, &was, &in));
+	s->zones[0].servers.servers[0].at = fakes[1].at;
+	assert_true(resolve_forsakes(resolve, s, &in));
+	assert_true(resolve_forsakes(resolve, s, &out));
+	assert_true(resolve_source(s) != source);
+	*s = was;
+	assert_true(resolve_source(s) == source);
+	s->zones[1].suffix = host_of("example");
+	assert_true(resolve_source(s) != source);
+	stage_down();
+}
+
 static struct got first;
 
 static void
@@ -558,6 +588,7 @@ main(void)
 		cmocka_unit_test(the_same_servers_change_nothing),
 		cmocka_unit_test(an_answer_of_the_old_servers_is_not_given),
 		cmocka_unit_test(names_that_move_to_other_servers_are_known),
+		cmocka_unit_test(names_of_a_zone_move_with_the_servers_of_all),
 		cmocka_unit_test(who_is_told_may_ask_and_cancel),
 	};
 

@@ -3,6 +3,7 @@
 than an address; and aliases, of which each name needs a rule of its own."""
 import json
 import os
+import signal
 import time
 
 import pytest
@@ -12,7 +13,8 @@ from cases import (ASK, GET, TCP, UDP, Case, check_pair, curl, program,
 from lab import HERE, NAMES, POLICY, PYTHON
 from packets import SOCKET, heard, link
 from test_ipv6 import caught
-from test_pins import reload
+from test_life import pids
+from test_pins import pinned, reload
 
 OTHER = "203.0.113.66"          # a resolver of no rule
 FOUR = "203.0.113.10"
@@ -242,16 +244,33 @@ def test_b050_a_hint_leads_nowhere_by_itself(lab):
         lab.names(ZONE)
 
 
-def test_a_name_that_moves_into_a_zone_is_asked_there(lab):
+def taken_by_the_next(lab):
+    """The resolver meets the new servers when it starts: the one before never
+    heard of them."""
+    first = pids(lab, "resolver")
+    for pid in first:
+        os.kill(pid, signal.SIGSTOP)
+    reload(lab, POLICY)
+    for pid in first:
+        os.kill(pid, signal.SIGKILL)
+    lab.wait(lambda: set(pids(lab, "resolver")) - set(first), 10, "the next")
+
+
+@pytest.mark.parametrize("taken", [lambda lab: reload(lab, POLICY),
+                                   taken_by_the_next],
+                         ids=["reload", "start"])
+def test_a_name_that_moves_into_a_zone_is_asked_there(lab, taken):
     """What the servers before have said of it is neither told nor dialled,
-    also where the client still has it."""
+    also where the client still has it; what stays pinned is asked for anew,
+    though its answer would have lasted."""
     name, zone = "moved.wild.test", lab.dir + "/zone.corp"
     ask = (ASK, "203.0.113.53", name, "1", "udp")
     old = ("curl", "-sSk", "-m", "5", "--resolve", name + ":443:203.0.113.10",
            "https://%s/" % name)
     lab.names({**ZONE, name: ["203.0.113.10"]})
     with open(zone, "w") as f:
-        json.dump({name: {"A": ["203.0.113.11"]}}, f)
+        json.dump({name: {"A": ["203.0.113.11"]},
+                   "echo.test": {"A": ["203.0.113.99"]}}, f)
     p = lab.start("world", PYTHON, HERE + "/dnsserver.py", "203.0.113.53",
                   "5353", zone, lab.dir + "/asked.corp", stdout=-1)
     try:
@@ -259,16 +278,21 @@ def test_a_name_that_moves_into_a_zone_is_asked_there(lab):
         lab.up("gateway", **SETTINGS)
         assert answered(lab.python(*ask))
         assert "at 203.0.113.10" in lab.agent(*old).out
+        assert lab.agent("getent", "hosts", "echo.test").status == 0
         with open(lab.conf) as f:
             text = f.read()
+        moves = ", ".join("{suffix: %s, resolvers: [\"203.0.113.53:5353\"]}"
+                          % n for n in (name, "echo.test"))
         with open(lab.conf, "w") as f:
-            f.write(text.replace("dns: {", "dns: {zones: [{suffix: %s, "
-                                 "resolvers: [\"203.0.113.53:5353\"]}], "
-                                 % name))
-        reload(lab, POLICY)
+            f.write(text.replace("dns: {", "dns: {zones: [%s], " % moves))
+        taken(lab)
         r = lab.agent(*old)
         assert "at 203.0.113.11" in r.out, r
         assert "address 203.0.113.11" in lab.python(*ask).out
+        if taken is not taken_by_the_next:
+            lab.wait(lambda: pinned(lab, "echo.test", "203.0.113.99"), 5,
+                     "the kept name's own")
+        assert not pinned(lab, "echo.test", "203.0.113.15")
     finally:
         lab.down()
         lab.stop(p)
