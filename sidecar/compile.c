@@ -382,6 +382,7 @@ use_system(struct compile *c, struct problems *ps)
 			continue;
 		s->n_resolvers = (uint32_t)config_system_servers(
 		    c->env.resolv_conf, s->resolvers);
+		s->resolvers_system = true;
 		if (s->n_resolvers == 0)
 			problem_add(ps, PROBLEM_ERROR,
 			    charter_scalars(base)->resolvers_at,

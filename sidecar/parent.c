@@ -463,6 +463,7 @@ static void
 serving(struct parent *p)
 {
 	char digest[2 * POLICY_DIGEST_BYTES + 1], where[512] = "", lab[256];
+	char asked[256];
 	enum settings_unenforced why = told_unenforced(p);
 	bool enforcing = why == UNENFORCED_NOTHING;
 	struct proxy_limits fit = p->settings.limits;
@@ -493,7 +494,9 @@ serving(struct parent *p)
 	    PENSTOCK_VERSION, settings_mode_word(p->settings.mode),
 	    enforcing ? "enforcing" : "not enforcing", p->n_engines,
 	    enforcing ? "" : ": ", settings_unenforced_text(why));
-	told_note(p, RECORD_POLICY, "in use");
+	told_resolvers(p, asked, sizeof(asked));
+	log_line(LOG_INFO_, "names are asked of %s", asked);
+	told_note(p, RECORD_POLICY, "in use; names are asked of %s", asked);
 	if (p->reload_again && p->compile.pid == 0)
 		hup(p);
 	reload_own(p);

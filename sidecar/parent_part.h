@@ -155,6 +155,8 @@ MUST_USE int shared_ledger_file(const struct parent *p);
 /* ---- told.c: what is known outside ---- */
 /* The lab prefixes of a policy, separated by commas; none: empty. */
 void told_lab(const struct policy *p, char *out, size_t size);
+/* Who is asked for names, and who said so: "A, B of /etc/resolv.conf". */
+void told_resolvers(const struct parent *p, char *out, size_t size);
 /* Into the ledger, once there is one. */
 void told_note(struct parent *p, enum record_kind kind, const char *fmt,
     ...) __attribute__((format(printf, 3, 4)));

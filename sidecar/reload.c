@@ -343,7 +343,7 @@ say_problems(struct parent *p, int fd, bool refused)
 static void
 say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
 {
-	char digest[2 * POLICY_DIGEST_BYTES + 1], lab[256];
+	char digest[2 * POLICY_DIGEST_BYTES + 1], lab[256], asked[256];
 	const char *why;
 
 	told_lab(p->policy, lab, sizeof(lab));
@@ -373,13 +373,16 @@ say_adopted(struct parent *p, const struct ipc_compiled *c, uint64_t before)
 	if (p->waits_for_start[0] != '\0')
 		log_line(LOG_WARN, "NOT IN USE before a new start, as changed: "
 		    "%s; everything else is in use", p->waits_for_start);
+	told_resolvers(p, asked, sizeof(asked));
+	log_line(LOG_INFO_, "names are asked of %s", asked);
 	told_note(p, RECORD_POLICY, "in use: rules +%u -%u ~%u, orders ~%u, "
-	    "keys ~%u, cells +%u -%u, names in files +%u -%u; %s%s",
+	    "keys ~%u, cells +%u -%u, names in files +%u -%u; %s%s; names are "
+	    "asked of %s",
 	    p->change.rules_added, p->change.rules_removed,
 	    p->change.rules_changed, p->change.orders, p->change.keys,
 	    p->change.cells_added, p->change.cells_removed,
 	    p->change.names_added, p->change.names_removed,
-	    why[0] == '\0' ? "enforcing" : "not enforcing: ", why);
+	    why[0] == '\0' ? "enforcing" : "not enforcing: ", why, asked);
 	if (p->waits_for_start[0] != '\0')
 		told_note(p, RECORD_POLICY, "not in use before a new start: "
 		    "%s", p->waits_for_start);

@@ -317,6 +317,7 @@ settings_keep_fixed(struct settings *s, const struct settings *old,
 	now.accept_shared_segment = s->accept_shared_segment;
 	memcpy(now.resolvers, s->resolvers, sizeof(now.resolvers));
 	now.n_resolvers = s->n_resolvers;
+	now.resolvers_system = s->resolvers_system;
 	memcpy(now.zones, s->zones, sizeof(now.zones));
 	now.n_zones = s->n_zones;
 	now.front = s->front;

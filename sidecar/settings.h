@@ -61,9 +61,11 @@ struct settings {
 	uint8_t log_level;
 	bool accept_shared_segment;
 	char instance[64];
-	/* RUNEWARD_DNS_RESOLVERS: instead of the policy's, when given */
+	/* instead of the policy's, when given: by RUNEWARD_DNS_RESOLVERS, or
+	 * by resolv.conf for resolvers: [system] */
 	struct server resolvers[POLICY_RESOLVERS_MAX];
 	uint32_t n_resolvers;
+	bool resolvers_system;
 	/* names that other resolvers are asked for */
 	struct settings_zone zones[SETTINGS_ZONES_MAX];
 	uint32_t n_zones;

@@ -44,6 +44,32 @@ told_lab(const struct policy *p, char *out, size_t size)
 		out[size - 2] = '~';
 }
 
+/* What has no room ends as in told_lab. */
+void
+told_resolvers(const struct parent *p, char *out, size_t size)
+{
+	struct server list[POLICY_RESOLVERS_MAX];
+	const struct settings *s = &p->settings;
+	size_t n = s->n_resolvers, at = 0;
+	char text[SERVER_TEXT_BYTES];
+
+	if (n > 0)
+		memcpy(list, s->resolvers, n * sizeof(list[0]));
+	else
+		n = policy_resolvers(p->policy, list);
+	out[0] = '\0';
+	for (size_t i = 0; i < n && at < size; i++)
+		at += (size_t)snprintf(out + at, size - at, "%s%s",
+		    i > 0 ? ", " : "", server_text(&list[i], text));
+	if (at < size)
+		at += (size_t)snprintf(out + at, size - at, " of %s",
+		    s->resolvers_system ? "/etc/resolv.conf" :
+		    s->n_resolvers > 0 ? "RUNEWARD_DNS_RESOLVERS" :
+		    "the policy");
+	if (at >= size)
+		out[size - 2] = '~';
+}
+
 void
 told_note(struct parent *p, enum record_kind kind, const char *fmt, ...)
 {

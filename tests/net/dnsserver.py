@@ -8,7 +8,7 @@ ZONE is JSON: {"name": {"A": [...], "AAAA": [...], "CNAME": "other",
 "delay": 0.2, "truncate": true, "alone": true}}; "*.name" answers what is below
 it and has no entry, "*" everything else, otherwise NXDOMAIN.  "truncate" is for
 UDP only, where a long answer is cut by itself; the alias of one with "alone" is
-not followed.  SIGHUP reads ZONE again.  Each query is a JSON line of LOG,
+not followed; "turns", lists of A, are given one after the other.  SIGHUP reads ZONE again.  Each query is a JSON line of LOG,
 flushed before the answer leaves.  Prints "ready".
 """
 import json
@@ -60,6 +60,13 @@ def room(msg, at):
     return max(512, min(4096, struct.unpack("!H", msg[at + 3:at + 5])[0]))
 
 
+def turn(e):
+    """Another list of addresses for each question."""
+    with lock:
+        e["turn"] = e.get("turn", -1) + 1
+    return e["turns"][e["turn"] % len(e["turns"])]
+
+
 def answers(name, qtype):
     """The records, the rcode, the name that the aliases lead to, and whether
     it has any of the type or another server knows."""
@@ -74,7 +81,8 @@ def answers(name, qtype):
     kind, links = NAMES.get(qtype), len(out)
     if kind in ("A", "AAAA"):
         family = socket.AF_INET if kind == "A" else socket.AF_INET6
-        for a in e.get(kind, []):
+        has = turn(e) if kind == "A" and "turns" in e else e.get(kind, [])
+        for a in has:
             out.append(record(name, kind, e.get("ttl", 60),
                               socket.inet_pton(family, a)))
     for text in e.get("TXT", []) if kind == "TXT" else []:

@@ -150,9 +150,19 @@ def test_a_name_that_comes_to_have_the_address_cuts_nothing(held):
     assert "ready" not in lab.python(FROM, "0.0.0.0", "dial", ECHO).out
 
 
-def test_a_policy_without_its_name_cuts_it(held):
+WITHOUT = POLICY.replace("hostname: echo.test", "hostname: pkg.test")
+DENIED = POLICY.replace("  rule:\n", "  rule:\n    - {verdict: deny, "
+                        "hostname: echo.test}\n").replace(
+    "    - {verdict: allow, hostname: echo.test, ports: [7000], "
+    "protocol: tcp}\n", "")
+NOT_ITS = pytest.mark.parametrize("policy", [WITHOUT, DENIED],
+                                  ids=["without", "denied"])
+
+
+@NOT_ITS
+def test_a_policy_that_does_not_allow_its_name_cuts_it(held, policy):
     lab, again = held
-    reload(lab, POLICY.replace("hostname: echo.test", "hostname: pkg.test"))
+    reload(lab, policy)
     assert not again()
     lab.record(kind="end", reason="policy_changed")
 
@@ -196,14 +206,15 @@ def test_a_tcp_rules_name_is_pinned_where_it_moves_with_nobody_asking(lab):
         lab.names(NAMES)
 
 
-def test_a_policy_without_its_name_opens_nothing(cells):
+@NOT_ITS
+def test_a_policy_that_does_not_allow_its_name_opens_nothing(cells, policy):
     """The pin is there still, for minutes; its name is judged by the policy of
     now, with the address and without."""
     lab = cells(TOGETHER)
     assert ask(lab, FIRST, "echo.test") and dial(lab, FIRST)
-    reload(lab, POLICY.replace("hostname: echo.test", "hostname: pkg.test"))
+    reload(lab, policy)
     assert "echo.test" in lab.verb("pins", "-c", lab.conf).text
     assert not dial(lab, FIRST)
     d = lab.record(kind="decision", verdict="deny")
-    assert d["reason"] in ("not_pinned", "nameless"), d
+    assert d["reason"] in ("not_pinned", "nameless", "rule_deny"), d
     assert not ask(lab, FIRST, "echo.test")

@@ -221,6 +221,32 @@ a_note_is_a_record_with_the_policy_of_now(void **state)
 }
 
 static void
+who_is_asked_is_told_and_who_said_so(void **state)
+{
+	static const char *const own[] = { "  resolvers: [198.18.0.53]\n" };
+	struct settings *s = &p.settings;
+	char said[64];
+
+	(void)state;
+	use_policy(own, 1);
+	told_resolvers(&p, said, sizeof(said));
+	assert_string_equal(said, "198.18.0.53:53 of the policy");
+	assert_true(server_parse(&s->resolvers[0], span_str("10.0.0.1")));
+	assert_true(server_parse(&s->resolvers[1],
+	    span_str("tls://9.9.9.9#dns.test")));
+	s->n_resolvers = 2;
+	told_resolvers(&p, said, sizeof(said));
+	assert_string_equal(said, "10.0.0.1:53, tls://9.9.9.9:853#dns.test "
+	    "of RUNEWARD_DNS_RESOLV~");
+	s->n_resolvers = 1;
+	s->resolvers_system = true;
+	told_resolvers(&p, said, sizeof(said));
+	assert_string_equal(said, "10.0.0.1:53 of /etc/resolv.conf");
+	s->n_resolvers = 0;
+	s->resolvers_system = false;
+}
+
+static void
 a_long_note_is_cut_and_says_so(void **state)
 {
 	char words[400];
@@ -568,6 +594,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(a_note_is_a_record_with_the_policy_of_now),
+		T(who_is_asked_is_told_and_who_said_so),
 		T(a_long_note_is_cut_and_says_so),
 		T(each_lab_prefix_of_any_cell_is_told_once),
 		T(why_it_does_not_enforce),
