@@ -34,6 +34,7 @@ struct recorder {
 	char instance[80];	/* connection numbers are unique in it */
 	int64_t retry_ms;
 	bool ok, told;		/* told: the parent knows of the first one */
+	bool ordered;		/* to end: producers have ended before */
 	size_t used;			/* of batch */
 	size_t torn;	/* of its first line, so much is in the file */
 	char batch[BATCH_BYTES + RECORD_JSON_MAX_BYTES];
@@ -499,10 +500,12 @@ recorder_order(struct role *r, enum ipc_type order)
 {
 	struct recorder *v = r->self;
 
-	if (order == IPC_REOPEN)
+	if (order == IPC_REOPEN) {
 		reopen(v);
-	else
-		role_end(r);
+		return;
+	}
+	v->ordered = true;
+	role_end(r);
 }
 
 /* Ordered to end, or without a parent: what is in the rings comes first. */
@@ -515,6 +518,12 @@ recorder_stop(struct role *r)
 		try_again(v);
 	while (v->ok && drain_all(v))
 		continue;
+	/* who died with the parent tells of no end */
+	for (unsigned i = 0; i < COLUMNS; i++)
+		if (!v->ordered && v->rings[i] != NULL)
+			v->ended[i] = UINT64_MAX;
+	if (v->ok)
+		end_lost(v);
 	/* a pipe or terminal has nothing to be synced */
 	if (v->out > STDERR_FILENO && fdatasync(v->out) != 0 &&
 	    errno != EINVAL && errno != EROFS)
